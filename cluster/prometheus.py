@@ -24,7 +24,7 @@ class NoAnswer(Exception):
 @dataclass(frozen=True)
 class Server:
     """Where Prometheus is. `ca` is a file, and so is `password`, where it is not the `secret`
-    itself; without a user none is sent.
+    itself; without a user none is sent. `limit_s` is how long an answer may take.
     """
 
     url: str
@@ -32,6 +32,7 @@ class Server:
     user: str | None = None
     password: Path | None = None
     secret: str | None = field(default=None, repr=False)
+    limit_s: float = LIMIT_S
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def _query(server: Server, what: str, form: Mapping[str, str]) -> list[Series]:
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=_trust(server))
     )
     try:
-        with opener.open(request, timeout=LIMIT_S) as answer:
+        with opener.open(request, timeout=server.limit_s) as answer:
             return parse(json.load(answer))
     except urllib.error.HTTPError as error:
         with error:

@@ -9,9 +9,29 @@ is not here: systemd raises it to the kernel's limit at each boot.
 from __future__ import annotations
 
 import math
+import re
+from typing import Any
 
 SMALL = 256
 LARGE = 1024  # from here on the first guide speaks
+
+# Up to so many hosts Prometheus has a small computer's memory and disk to spare.
+FEW = 64
+# And may run beside slurmctld: 2.4 GB of memory are not what a controller lacks.
+FEW_BESIDE_SLURM = 100
+# Series that node_exporter and dcgm-exporter have of a node with 224 threads and 8 GPUs: all, and
+# without those for each thread that no board or rule asks for (scripts/bench fleet).
+ALL_SERIES, FEWER_SERIES = 8_000, 3_000
+# For a sample on the disk, at most ("1-2 bytes"), where the formula is too:
+# https://prometheus.io/docs/prometheus/latest/storage/#operational-aspects
+SAMPLE_BYTES = 2
+# For a series in memory, of this daemon with our rules (scripts/bench fleet, 2026-11-28).
+SERIES_BYTES = 4_000
+LEAST_DISK_GB = 10
+DURATION_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+DURATION = re.compile(r"(?:\d+[smhdwy])+")
+# Of node_exporter: a series or more for each thread, and nothing here asks for them.
+THREAD_COLLECTORS = ("cpu.guest", "cpufreq", "schedstat", "softnet")
 
 # The kernel's own since Linux 5.4.
 BACKLOG = 4096
@@ -50,6 +70,61 @@ def sysctls(hosts: int) -> dict[str, int]:
 def munge_threads(hosts: int) -> int:
     """Threads of munged where all nodes' credentials come together."""
     return FEW_THREADS if hosts <= SMALL else MANY_THREADS
+
+
+def scrape_interval_s(hosts: int) -> int:
+    """Textfiles are up to a minute old, and every rule looks at five minutes at least."""
+    return 15 if hosts <= SMALL else 30 if hosts <= LARGE else 60
+
+
+def collectors_off(hosts: int) -> list[str]:
+    """Collectors of node_exporter that a large cluster goes without."""
+    return [] if hosts <= FEW else list(THREAD_COLLECTORS)
+
+
+def node_relabelling(hosts: int) -> list[dict[str, Any]]:
+    """What Prometheus of a large cluster does not keep of node_exporter.
+
+    Of each thread's time that which it was idle, waited, or was in the kernel: the rest of it is
+    the programs'.
+    """
+    if hosts <= FEW:
+        return []
+    return [
+        {
+            "source_labels": ["__name__", "mode"],
+            "regex": "node_cpu_seconds_total;(irq|nice|softirq|steal|user)",
+            "action": "drop",
+        }
+    ]
+
+
+def series(hosts: int) -> int:
+    return hosts * (ALL_SERIES if hosts <= FEW else FEWER_SERIES)
+
+
+def retention_gb(hosts: int, interval_s: float, kept: str) -> int:
+    """Disk for the samples of so many hosts; `kept` is a duration as Prometheus has it.
+
+    Raises ValueError for what is no duration.
+    """
+    samples_s = series(hosts) / interval_s
+    return max(LEAST_DISK_GB, math.ceil(seconds(kept) * samples_s * SAMPLE_BYTES / 1e9))
+
+
+def memory_gb(hosts: int) -> int:
+    """Memory of Prometheus: twice its series, for queries and the collector of garbage."""
+    return max(1, math.ceil(2 * series(hosts) * SERIES_BYTES / 1e9))
+
+
+def seconds(duration: str) -> int:
+    """
+    >>> seconds("30d"), seconds("1h30m")
+    (2592000, 5400)
+    """
+    if not DURATION.fullmatch(duration):
+        raise ValueError(f"{duration!r} is no duration such as 30d")
+    return sum(int(n) * DURATION_S[unit] for n, unit in re.findall(r"(\d+)([smhdwy])", duration))
 
 
 def slurm_settings(nodes: int) -> dict[str, int]:

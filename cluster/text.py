@@ -10,6 +10,13 @@ def printable(text: str, limit: int | None = None) -> str:
     return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
 
 
+def label(text: str) -> str:
+    """As the value of a label between quotes in Prometheus' text format, which may have any
+    character: https://prometheus.io/docs/instrumenting/exposition_formats/#comments-help-text-and-type-information
+    """
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
 def first_line(error: BaseException) -> str:
     """An error without the C++ stack that torch appends to it."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))

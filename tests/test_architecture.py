@@ -31,6 +31,7 @@ NOT_JUDGED = ("tests", "molecule")
 # Of what is installed, and only in these places: none elsewhere in cluster.
 LIBRARIES = {
     "cluster/contract.py": {"yaml"},
+    "cluster/exporter.py": {"prometheus_client"},
     "cluster/fixed_versions.py": {"yaml"},
     "cluster/gpus.py": {"yaml"},
     "cluster/removed_variables.py": {"yaml"},

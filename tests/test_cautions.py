@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cluster import gpus
@@ -72,3 +74,21 @@ def test_a_slurm_built_without_pmix_is_refused_where_pmix_is_the_default(
     sentences = [str(refusal) for refusal in pmix_refusals(read)]
     assert len(sentences) == refused
     assert all("slurm_install_build_options has --without-pmix" in text for text in sentences)
+
+
+def test_monitoring_of_a_large_cluster_beside_slurmctld_is_told(tmp_path):
+    inventory = site(write(tmp_path / "i", good(), {}))
+    hosts = [f"h{number}" for number in range(101)]
+    small, large, apart = (
+        replace(inventory, groups={**inventory.groups, **groups})
+        for groups in (
+            {"slurm_cluster": hosts[:100], "monitoring": inventory.groups["slurm_controller"]},
+            {"slurm_cluster": hosts, "monitoring": inventory.groups["slurm_controller"]},
+            {"slurm_cluster": hosts, "monitoring": ["mon1"]},
+        )
+    )
+    assert cautions(small) == cautions(apart) == []
+    (sentence,) = cautions(large)
+    assert "in monitoring and in slurm_controller: Prometheus of 101 hosts needs up to 3 GB" in (
+        sentence
+    )

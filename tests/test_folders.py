@@ -34,6 +34,20 @@ def test_a_missing_folder_is_made_once(place):
     assert again == {"changed": False, "diff": []}
 
 
+def test_one_that_another_host_makes_in_the_same_moment_is_taken(place, monkeypatch):
+    """Two controllers share the folder of their state, and begin together."""
+    mkdir = os.mkdir
+
+    def late(name, mode=0o777, *, dir_fd=None):
+        mkdir(name, 0o700, dir_fd=dir_fd)
+        mkdir(name, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", late)
+    assert folders.run([wanted(place / "a/b", 0o750)], check_mode=False)["changed"]
+    monkeypatch.undo()
+    assert (place / "a/b").stat().st_mode & 0o7777 == 0o750
+
+
 def test_check_mode_tells_and_changes_nothing(place):
     assert folders.run([wanted(place / "a"), wanted(place / "a/b")], check_mode=True)["changed"]
     assert not (place / "a").exists()
@@ -42,6 +56,15 @@ def test_check_mode_tells_and_changes_nothing(place):
         "0700\n"
     )
     assert (place / "a").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_of_another_role_stays_whose_it_is(place):
+    kept = folders.Wanted(place / "a", os.geteuid(), os.getegid(), 0o755, keep=True)
+    assert folders.run([kept], check_mode=False)["changed"]
+    (place / "a").chmod(0o750)
+    assert folders.run([kept], check_mode=False) == {"changed": False, "diff": []}
+    assert (place / "a").stat().st_mode & 0o777 == 0o750
+    assert folders.wanted_of({"path": str(place / "a"), "keep": True, "owner": "0"}).keep
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])

@@ -61,6 +61,7 @@ def test_without_a_gpu_it_says_so_and_leaves_nothing(bare, packed, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_gpus_are_asked_and_a_missing_torch_is_a_failure(bare, packed, tmp_path):
     """Under the stand-in for NVML: what needs only the driver is judged, the rest fails."""
     description = tmp_path / "description"

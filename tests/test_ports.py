@@ -176,6 +176,16 @@ def test_a_port_that_a_site_sets_is_the_one(tmp_path):
     assert [host for host, of in declared.items() if ("rsyslogd", "6514") in of] == ["login1"]
 
 
+def test_alertmanagers_gossip_where_there_are_two(tmp_path):
+    def gossiping(folder, *monitors):
+        cluster = good() | {"monitoring": {"hosts": {name: {} for name in monitors}}}
+        declared = by_host(tmp_path / folder, cluster)
+        return [host for host, of in declared.items() if ("prometheus-alertmanager", "9094") in of]
+
+    assert gossiping("one", "ctl1") == []
+    assert sorted(gossiping("two", "ctl1", "login1")) == ["ctl1", "login1"]
+
+
 def test_passwords_are_where_the_inventory_says(tmp_path):
     cluster = good() | {"monitoring": {"hosts": {"ctl1": {}}}}
     read = site(write(tmp_path / "i", cluster, {"group_vars/all.yml": {"cluster_secrets": "/s"}}))
@@ -185,5 +195,7 @@ def test_passwords_are_where_the_inventory_says(tmp_path):
     # Nodes learn the exporters' password, and users of job-report its own: neither opens more.
     of_servers = [*users["prometheus"].values(), *users["alertmanager"].values()]
     assert not {*users["node_exporter"].values()} & {*of_servers}
-    assert users["prometheus"]["job_report"] not in users["alertmanager"].values()
+    # Whoever may ask Alertmanager may silence it: none of those who only read metrics.
+    silencing = {users["prometheus"][name] for name in ("server", "admin")}
+    assert {*users["alertmanager"].values()} == silencing
     assert len({*users["prometheus"].values()}) == len(users["prometheus"])

@@ -259,6 +259,16 @@ def library(**changes: Any) -> dict[str, Any]:
             "node_update_packages is some; set it to all, security or none",
         ),
         (
+            "node_update",
+            {"node_update_quarantine_why": " "},
+            "set a suite such as burn-in, what the nodes are suspected of",
+        ),
+        (
+            "slurm_exporter",
+            {"slurm_exporter_ledger_folder": "node-history"},
+            "slurm_exporter_ledger_folder is node-history; give the absolute path of the folder",
+        ),
+        (
             "nvidia_driver",
             {
                 "nvidia_driver_source": "cuda_repo",
@@ -269,6 +279,24 @@ def library(**changes: Any) -> dict[str, Any]:
                 "nvidia_driver_gpudirect_storage": True,
             },
             "GPUDirect Storage needs NVIDIA's open kernel modules",
+        ),
+        (
+            "nccl_inspector",
+            {"nccl_inspector_hang_action": "kill"},
+            "set the first to asking or all",
+        ),
+        ("nccl_inspector", {"nccl_inspector_jobs": "all"}, "there is no library; set"),
+        (
+            "nccl_inspector",
+            {"nccl_inspector_library_url": "https://files.example.org/x.so"},
+            "nccl_inspector_library_sha256 empty",
+        ),
+        ("nccl_inspector", {"nccl_inspector_library": "x.so"}, "set either the absolute path"),
+        ("nccl_inspector", {"nccl_inspector_hang_polls": 1}, "nccl_inspector_hang_polls 1"),
+        (
+            "nccl_inspector",
+            {"nccl_inspector_hang_action": "mail", "nccl_inspector_mail_program": "mail"},
+            "nccl_inspector_mail_program is mail",
         ),
         (
             "nvidia_mig",
@@ -334,6 +362,25 @@ def library(**changes: Any) -> dict[str, Any]:
             "slurm_exporter_interval to 20 or more",
         ),
         ("slurm_exporter", {"slurm_exporter_collectors": ["moon"]}, "collectors is moon"),
+        (
+            "slurm_exporter",
+            {"slurm_exporter_collectors": ["history", "xids"]},
+            "slurm_exporter_collectors has xids, slurm_exporter_prometheus_url is empty",
+        ),
+        (
+            "slurm_exporter",
+            {
+                "slurm_exporter_collectors": ["history", "xids"],
+                "slurm_exporter_prometheus_url": "http://mon1:9090",
+                "slurm_exporter_prometheus_password_file": "/etc/hostname",
+            },
+            "slurm_exporter_prometheus_url is http://mon1:9090",
+        ),
+        (
+            "slurm_exporter",
+            {"job_metrics": True, "slurm_constrain": False},
+            "set job_metrics to false, or slurm_constrain to true",
+        ),
         (
             "slurm_install",
             {"slurm_install_method": "packages", "slurm_install_folder": ""},
@@ -457,6 +504,11 @@ def test_whoever_becomes_root_is_locked_out_by_no_baseline(
             "enroot",
             {"architecture": "riscv64"},
             "enroot has packages for amd64 and arm64, and gpu1 is riscv64",
+        ),
+        (
+            "prometheus",
+            {"distribution": "Ubuntu", "distribution_major_version": "22"},
+            "the Prometheus of Ubuntu 22.04 is 2.31 and cannot load our rules",
         ),
     ],
 )

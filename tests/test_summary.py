@@ -137,6 +137,17 @@ def test_a_thousand_hosts_with_a_reason_each_stay_a_page() -> None:
     assert len(run.limit) == 500
 
 
+def test_hosts_that_failed_a_second_apart_are_one_reason() -> None:
+    """Slurm ends a node's reason with who gave it and when."""
+    words = "Low RealMemory [slurm@2026-11-28T12:11:2%d]. Its log: [2026-11-28 12:11:2%d.431] error"
+    each = tuple(
+        Trouble(host, NODES.name, "Start", words % (second, second))
+        for second, host in enumerate(("gpu1", "gpu2"))
+    )
+    run = Run(COMMAND, HOSTS, (BASE, CONTROL, lost(NODES, "gpu1", "gpu2")), each, changed=3)
+    assert f'Failed: gpu1, gpu2, at "Start"\n    {words % (0, 0)}\n' in summary(run)
+
+
 def test_hosts_that_differ_by_their_names_alone_are_one_reason() -> None:
     run = Run(COMMAND, COMPUTE, (lost(BASE, *COMPUTE),), tuple(map(no_disk, COMPUTE)))
     reasons = 'Failed: login1, gpu1, gpu2, at "Start"\n    login1 has no disk.\nNext'

@@ -21,7 +21,7 @@ from tests.runner.changed import LINT
 # Notes how it was called; fails if its name and arguments hold the word in $FAILS.
 STAND_IN = r"""#!/bin/sh
 called="$(basename "$0") $*"
-case "$called" in *"virtual-cluster cpu "*) echo 7; exit ;; esac # asked around every part
+case "$called" in *"virtual-cluster cpu "*) echo 7 0; exit ;; esac # asked around every part
 echo "$called os=$PLUMBLINE_OS" >>"$CALLS"
 case "$called" in *"${FAILS:-nothing fails}"*) echo "words of the failure"; exit 1 ;; esac
 case "$PLUMBLINE_LONG_TESTS $called" in

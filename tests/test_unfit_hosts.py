@@ -88,7 +88,7 @@ def test_the_run_goes_on_without_them(inventory: Path) -> None:
         assert recap(run, host)["failed"] == recap(run, host)["unreachable"] == "0"
 
 
-@pytest.mark.heavy("a complete preflight of eight hosts")
+@pytest.mark.long
 def test_too_many_of_them_stop_it_before_any_change(inventory: Path) -> None:
     run = preflight(inventory, "-e", "cluster_unfit_percent=20")
     assert run.returncode != 0

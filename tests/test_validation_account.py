@@ -138,6 +138,7 @@ def test_the_account_that_ansible_comes_as_should_be_no_user_of_slurm(declared):
     assert "Take alice out of slurm_users" in sentence
 
 
+@pytest.mark.long
 def test_no_example_makes_the_account_of_ansible_a_user_of_slurm():
     examples = [path for path in REPOSITORY.glob("inventory/example*") if path.is_dir()]
     assert len(examples) > 2

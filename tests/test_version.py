@@ -15,7 +15,10 @@ from tests.conftest import REPOSITORY
 from tests.processes import git, run
 
 # Packages that roles bring to nodes as programs.
-PACKED = [f"roles/{role}/files/{role}" for role in ("gpu_exporter", "job_report", "slurm_exporter")]
+PACKED = [
+    f"roles/{role}/files/{role}"
+    for role in ("gpu_exporter", "job_report", "nccl_inspector", "slurm_exporter")
+]
 # Programs that have no options of their own, and why.
 WITHOUT = {
     "scripts/lint-ansible": "all its arguments are ansible-lint's",

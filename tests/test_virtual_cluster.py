@@ -207,11 +207,15 @@ def test_what_nodes_used_is_known_when_they_are_gone(
 ) -> None:
     monkeypatch.setattr(virtual_cluster, "USED", tmp_path / "used")
     monkeypatch.setattr(virtual_cluster, "cpu_seconds", lambda container: container["used"])
+    monkeypatch.setattr(
+        virtual_cluster, "restarts", lambda containers: sum(c["restarts"] for c in containers)
+    )
     cluster = virtual_cluster.Cluster("unit")
-    assert virtual_cluster.noted_used(cluster) == 0
-    virtual_cluster.note_used(cluster, [{"used": 1.5}, {"used": 2.0}])
-    virtual_cluster.note_used(cluster, [{"used": 3.0}])
-    assert virtual_cluster.noted_used(cluster) == 6.5
+    assert virtual_cluster.noted_used(cluster) == (0, 0)
+    two = [{"used": 1.5, "restarts": 0}, {"used": 2.0, "restarts": 2}]
+    virtual_cluster.note_used(cluster, two)
+    virtual_cluster.note_used(cluster, [{"used": 3.0, "restarts": 1}])
+    assert virtual_cluster.noted_used(cluster) == (6.5, 3)
 
 
 def test_a_node_that_is_off_uses_nothing() -> None:

@@ -757,12 +757,11 @@ QUESTIONS: dict[str, Question] = {
 # What changes by the second, for exporters; no check asks it. Percent, millijoules, °C and MiB.
 MEASURES: dict[str, Question] = {
     "utilization": _utilization,
-    "utilization_encoder": lambda nvml, gpu: nvml.nvmlDeviceGetEncoderUtilization(gpu)[0],
-    "utilization_decoder": lambda nvml, gpu: nvml.nvmlDeviceGetDecoderUtilization(gpu)[0],
     "framebuffer": _framebuffer,
     "mig_memory": _mig_memory,
     "energy_mj": lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu),
     "temperature_memory_c": lambda nvml, gpu: _field(nvml, gpu, nvml.NVML_FI_DEV_MEMORY_TEMP),
+    "temperature_memory_max_c": _threshold("MEM_MAX"),
 }
 
 _ASKED = {**QUESTIONS, **MEASURES}

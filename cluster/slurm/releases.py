@@ -18,7 +18,7 @@ def refused_settings(
     """Sentences, each once. `release` is that of `host`, or that will be there; "" is not known.
 
     configuration: settings, cgroup, private_tmp, oci, files, components, nodes, partitions,
-    topology
+    topology, expedited_requeue
     """
     given = [(release, *one) for one in _set(configuration)]
     given += [(NONE, *one) for one in _set_where_known(configuration)]
@@ -54,6 +54,9 @@ def _set_where_known(configuration: Mapping[str, Any]) -> Iterator[Given]:
 def _set(configuration: Mapping[str, Any]) -> Iterator[Given]:
     """Everything that is set, and not what can be left out."""
     yield File.SLURM, "slurm_settings", _added(configuration["settings"])
+    if configuration.get("expedited_requeue"):
+        words = {"SlurmctldParameters": "enable_expedited_requeue"}
+        yield File.SLURM, "slurm_expedited_requeue", words
     yield File.CGROUP, "slurm_cgroup_settings", configuration["cgroup"]
     declared = configuration.get("topology") or {}
     if declared.get("plugin") in topology.KEYS:

@@ -439,6 +439,17 @@ def test_what_a_site_writes_is_judged_wherever_it_writes_it(
     assert sentence.startswith(start)
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_expedited_jobs_need_a_slurm_that_has_them(release: str) -> None:
+    told = refused_settings({**PLAIN, "expedited_requeue": True}, release, "ctl1")
+    assert bool(told) is (release < "25.11")
+    assert all(
+        sentence.startswith("slurm_expedited_requeue.SlurmctldParameters: ctl1 has Slurm")
+        and "only 25.11 and newer read" in sentence
+        for sentence in told
+    )
+
+
 def test_a_word_that_a_site_takes_away_is_none_of_its_own() -> None:
     settings = {"SchedulerParameters": "defer,-nohold_on_prolog_fail", "MailProg": "-x"}
     assert refused_settings({**PLAIN, "settings": settings}, "24.11") == []

@@ -55,3 +55,30 @@ def test_bursts_and_neighbours_are_those_of_all_hosts(
         found = (wanted[f"net.{family}.neigh.default.gc_thresh{number}"] for number in (1, 2, 3))
         assert tuple(found) == neighbours
     assert sizes.munge_threads(hosts) == 10
+
+
+@pytest.mark.parametrize(
+    ("hosts", "interval", "off", "disk_gb", "memory_gb"),
+    [
+        (6, 15, False, 17, 1),
+        (64, 15, False, 177, 5),
+        (65, 15, True, 68, 2),
+        (256, 15, True, 266, 7),
+        (1000, 30, True, 519, 24),
+        (2000, 60, True, 519, 48),
+    ],
+)
+def test_monitoring_of_a_large_cluster_asks_less_often_and_for_less(
+    hosts, interval, off, disk_gb, memory_gb
+):
+    assert sizes.scrape_interval_s(hosts) == interval
+    assert bool(sizes.collectors_off(hosts)) == bool(sizes.node_relabelling(hosts)) == off
+    assert sizes.retention_gb(hosts, interval, "30d") == disk_gb
+    assert sizes.memory_gb(hosts) == memory_gb
+
+
+def test_what_is_no_duration_is_refused():
+    assert sizes.retention_gb(1000, 30, "4w2d") == sizes.retention_gb(1000, 30, "30d")
+    for text in ("", "30", "a month", "30d "):
+        with pytest.raises(ValueError, match="is no duration such as 30d"):
+            sizes.seconds(text)

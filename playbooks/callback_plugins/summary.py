@@ -53,6 +53,8 @@ LIMIT_FILE = ".plumbline-limit"
 NAMED = 10  # hosts that are named one by one; troubles that are told
 WIDTH = 240  # of one message
 TITLE = "preflight refused "
+# Slurm, systemd and logs write when; a thousand hosts fail for one cause in many seconds.
+MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?")
 # A value that was given with -e; `ps` showed it while the run lasted, a log would keep it.
 SECRET = re.compile(
     r"""((?:pass|secret|token)[\w-]*["']?\s*[:=]\s*)("[^"]*"|'[^']*'|[^\s,}]+)""", re.I
@@ -196,7 +198,8 @@ def troubles(run: Run, width: int | None = None) -> Iterable[str]:
             continue
         alike: dict[tuple[str, str], list[Trouble]] = {}
         for t in matching:
-            alike.setdefault((t.task, t.words.replace(t.host, "HOST")), []).append(t)
+            words = MOMENT.sub("THEN", t.words.replace(t.host, "HOST"))
+            alike.setdefault((t.task, words), []).append(t)
         for (task, _), some in list(alike.items())[:NAMED]:
             hosts = sorted({t.host for t in some}, key=place)
             who = "" if matching[0].whole else f": {names(hosts)}"

@@ -25,6 +25,7 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
+            "nodes_to_silence": monitoring.nodes_to_silence,
             "monitoring_address": monitoring.address,
             "monitoring_hosts": monitoring.hosts,
             "monitoring_gpu_hosts": monitoring.gpu_hosts,

@@ -34,6 +34,7 @@ options:
     description: >-
       The folders, each with C(path), and C(owner), C(group) and C(mode) where they are not C(root),
       that of the owner's name, and C(0755). A number is an account that the host need not know.
+      With C(keep) it is another role's folder: one that is there stays whose it is.
     type: list
     elements: dict
     required: true
@@ -52,8 +53,11 @@ class Wanted:
     user: int
     group: int
     mode: int
+    keep: bool = False
 
     def differs(self, status: os.stat_result) -> bool:
+        if self.keep:
+            return False
         there = (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode))
         return there != (self.user, self.group, self.mode)
 
@@ -90,7 +94,9 @@ def opened(path: Path, make: bool) -> Iterator[int | None]:
                 if not make:
                     yield None
                     return
-                os.mkdir(name, 0o755, dir_fd=here)
+                # On what hosts share, another may have made it in this moment.
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o755, dir_fd=here)
                 status = os.stat(name, dir_fd=here, follow_symlinks=False)
             if stat.S_ISLNK(status.st_mode):
                 links += 1
@@ -168,7 +174,8 @@ def wanted_of(entry: Mapping[str, Any]) -> Wanted:
         group_number = int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
     except KeyError:
         raise Refused(f"{path} cannot be {owner}:{group}'s: the host has no such account") from None
-    return Wanted(path, user_number, group_number, int(str(entry.get("mode") or "0755"), 8))
+    mode = int(str(entry.get("mode") or "0755"), 8)
+    return Wanted(path, user_number, group_number, mode, bool(entry.get("keep")))
 
 
 def main() -> None:

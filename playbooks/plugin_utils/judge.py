@@ -13,7 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleError, AnsibleFilterError
 from ansible.plugins.loader import add_all_plugin_dirs
 
-from cluster import fixed_versions, gpus, names
+from cluster import fixed_versions, gpus, names, sizes
 from cluster.contract import Contract
 from cluster.hostlist import listed
 from cluster.partitions import expanded
@@ -101,7 +101,23 @@ def cautions(site: Site) -> list[str]:
         *_endless_jobs(site),
         *_old_names(site),
         *_idle_nodes(site),
+        *_monitoring_beside_slurm(site),
     ]
+
+
+def _monitoring_beside_slurm(site: Site) -> Iterator[str]:
+    """What a query or a full disk does to slurmctld, and what no small cluster notices."""
+    hosts = len(site.groups.get("slurm_cluster", ()))
+    both = set(site.groups.get("slurm_controller", ()))
+    both &= set(site.groups.get("monitoring", ()))
+    if hosts > sizes.FEW_BESIDE_SLURM and both:
+        kept = sizes.retention_gb(hosts, sizes.scrape_interval_s(hosts), "30d")
+        yield (
+            f"{listed(sorted(both))} {'is' if len(both) == 1 else 'are'} in monitoring and in "
+            f"slurm_controller: Prometheus of {hosts} hosts needs up to "
+            f"{sizes.memory_gb(hosts)} GB of memory, and {kept} GB of disk for 30 days, beside "
+            "slurmctld and its state. Give monitoring a host of its own."
+        )
 
 
 def _idle_nodes(site: Site) -> Iterator[str]:

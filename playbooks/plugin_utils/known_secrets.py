@@ -30,8 +30,8 @@ SECRETS: Mapping[str, Secret] = {
     "monitoring_prometheus_password": Secret("exporters of all hosts", "web"),
     "monitoring_server_password": Secret("Prometheus and Alertmanager, for each other", "web"),
     "monitoring_admin_password": Secret("Prometheus and Alertmanager, for people", "web"),
-    "monitoring_grafana_password": Secret("Prometheus and Alertmanager, for Grafana", "web"),
-    "monitoring_job_report_password": Secret("all metrics, for job-report", "web"),
+    "monitoring_grafana_password": Secret("Prometheus, for Grafana", "web"),
+    "monitoring_job_report_password": Secret("all metrics, for job-report and the ledger", "web"),
     "grafana_admin_password": Secret("Grafana, as its administrator", "web"),
     "grafana_secret_key": Secret("what Grafana's database encrypts", ""),
 }

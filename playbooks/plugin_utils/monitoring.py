@@ -28,6 +28,8 @@ GROUPS = {
 # The key that signs Grafana's packages since 2023-08-24, "Grafana Labs <engineering@grafana.com>";
 # Grafana's pages say when and why, several independent public repositories the whole of it.
 GRAFANA_FINGERPRINT = "B53AE77BADB630A683046005963FA27710458545"
+# Whose alerts no playbook silences that works on compute nodes.
+NEEDED = ("slurm_controller", "slurm_database", "monitoring")
 
 Groups = Mapping[str, Sequence[str]]
 Node = Mapping[str, Any]
@@ -74,6 +76,29 @@ def hosts(
             },
         }
         for host in groups.get(CLUSTER) or ()
+    ]
+
+
+def nodes_to_silence(
+    hostvars: Mapping[str, Mapping[str, Any]],
+    batch: Iterable[str],
+    groups: Groups,
+    *,
+    back: bool = False,
+) -> list[str]:
+    """The nodes of a batch that are out of service for work on them; with `back` those that were.
+
+    A host on which others depend is never among them: what its daemons lack is told, also while it
+    is worked on as a compute node.
+    """
+    needed = {host for name in NEEDED for host in groups.get(name) or ()}
+    mark = "__node_reboot_done" if back else "__node_reboot_draining"
+    return [
+        name
+        for name in batch
+        if name not in needed
+        and mark in hostvars[name]
+        and (back or "__node_reboot_done" not in hostvars[name])
     ]
 
 

@@ -411,6 +411,8 @@ def slurm() -> Iterator[Case]:
         ("slurm_install_version: '24.11.5'", ACCEPTED),
         ("validation_runtime_prefix: opt/x", "must be an absolute path"),
         ("validation_runtime_prefix: /opt/x", ACCEPTED),
+        ("slurm_energy: [gpu]", "Slurm reads the energy of AMD's GPUs alone"),
+        ("slurm_energy: [rapl]", ACCEPTED),
         ("slurm_oci_settings: {RunTimeRunn: x}", "did you mean RunTimeRun?"),
         ("slurm_oci_settings: {DisableCleanup: perhaps}", "set YES or NO"),
         ("slurm_other_files: {mpi.conf: {PMIxDirectCon: 'true'}}", "did you mean PMIxDirectConn?"),

@@ -340,6 +340,71 @@ def gpu_lost(cluster: Cluster) -> Steps:
     cluster.on("gpu2", f"sed -i '$d' {DESCRIPTION}")
 
 
+# --- jobs ----------------------------------------------------------------------------------------
+
+# Two ranks over Gloo. The second is slow for a while: it comes six times as late as a round of the
+# watcher lasts, all in all. Then both go on until somebody ends them.
+TRAINING = """\
+import os, pathlib, sys, time
+import torch, torch.distributed as dist
+sys.path.append("/usr/local/lib/plumbline/python")
+import plumbline_watch
+rank = int(os.environ["SLURM_PROCID"])
+folder = pathlib.Path(os.environ["PLUMBLINE_WATCH"]).parent
+(folder / "pid").write_text(str(os.getpid()))
+dist.init_process_group("gloo", rank=rank, world_size=2)
+assert plumbline_watch.start()
+for step in range(100_000):
+    time.sleep(10 if rank == 1 and 3 < step < 7 else 0.2)
+    dist.all_reduce(torch.ones(8))
+    if step == 7:
+        (folder / "slow-no-more").touch()
+"""
+BATCH = """\
+#!/bin/bash -l
+module load pytorch
+export MASTER_ADDR=$(scontrol show hostnames | head -n 1) MASTER_PORT=29531
+exec srun python3 -c {program}
+"""
+FOLDERS = "/run/plumbline_nccl"
+OF_NCCL = "cat /var/lib/prometheus/node-exporter/nccl.prom"
+
+
+@fault("a rank of a job stands still in a collective", alert="JobHangs", node="gpu1")
+def rank_stands_still(cluster: Cluster) -> Steps:
+    """A rank that is only slow is none that hangs; one that is stopped is, and it is named."""
+    script = BATCH.format(program=shlex.quote(TRAINING))
+    options = "--parsable --output=/dev/null -w gpu1,gpu2 -n2 -N2 --mem=700 --time=10"
+    job = cluster.asks(f"printf %s {shlex.quote(script)} | sbatch {options}")
+    assert job.isdecimal(), job
+    until(lambda: f'nccl_job_watched{{hpc_job="{job}"' in cluster.on("gpu1", OF_NCCL), 120)
+
+    ended = f"test -e {FOLDERS}/{job}/slow-no-more"
+    hanging = f'nccl_job_hanging{{hpc_job="{job}"}}'
+    while cluster.tried("gpu1", ended).returncode:
+        assert f"{hanging} 1" not in cluster.on("gpu1", OF_NCCL)
+        assert cluster.asks(f"squeue -h -j {job} -o %T") == "RUNNING"
+        time.sleep(2)
+    assert f"{hanging} 0" in cluster.on("gpu1", OF_NCCL)
+
+    pid = cluster.on("gpu2", f"cat {FOLDERS}/{job}/pid")
+    cluster.on("gpu2", f"kill -STOP {pid}")
+    yield
+    odd = f'nccl_job_odd_rank_info{{hpc_job="{job}",place="gpu2",rank="1"}} 1'
+    assert odd in cluster.on("gpu1", OF_NCCL)
+    # Nobody who is not the first node says anything of it.
+    assert "nccl_job_hanging{" not in cluster.on("gpu2", OF_NCCL)
+    log = "journalctl --unit=plumbline-nccl-inspector --output=cat"
+    told = cluster.on("gpu1", log)
+    assert f"job {job} hangs" in told, told
+    assert "rank 1 on gpu2 does not answer" in told, told
+    cluster.on("gpu2", f"kill -CONT {pid}")
+    until(lambda: f"job {job} goes on" in cluster.on("gpu1", log), 60)
+    cluster.asks(f"scancel {job}")
+    for node in ("gpu1", "gpu2"):
+        until(lambda node=node: not cluster.on(node, f"ls {FOLDERS}"), 60)
+
+
 # --- what all share ------------------------------------------------------------------------------
 
 

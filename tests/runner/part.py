@@ -26,13 +26,26 @@ def log_of(part: str) -> Path:
     return LOGS / f"{part.replace(' ', '-').replace('/', '-')}.log"
 
 
-def of_nodes(name: str | None) -> float | None:
-    """CPU-seconds that nodes of this name have used so far; none where there are no nodes."""
+def of_nodes(name: str | None) -> tuple[float, int] | None:
+    """CPU-seconds that nodes of this name have used so far, and how often they rebooted.
+
+    None where there are no nodes.
+    """
     if name is None:
         return None
     command = ["scripts/virtual-cluster", "cpu", "--name", name]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return float(done.stdout) if done.returncode == 0 and done.stdout else None
+    if done.returncode != 0:
+        return None
+    seconds, reboots = done.stdout.split()
+    return float(seconds), int(reboots)
+
+
+def used_between(before: tuple[float, int] | None, after: tuple[float, int] | None) -> float | None:
+    """CPU-seconds of nodes; a node that rebooted began at 0 again: what it used is not known."""
+    if before is None or after is None or before[1] != after[1]:
+        return None
+    return after[0] - before[0]
 
 
 def run(part: str, command: Sequence[str], nodes: str | None = None) -> Result:
@@ -52,11 +65,7 @@ def run(part: str, command: Sequence[str], nodes: str | None = None) -> Result:
             log.write(f"{error}\n".encode())
             code = 127
     seconds, control = time.monotonic() - begin, of_children() - used
-    after = of_nodes(nodes)
-    # A node that rebooted began at 0 again, and what it used before is not known.
-    on_nodes = None
-    if before is not None and after is not None and after >= before:
-        on_nodes = after - before
+    on_nodes = used_between(before, of_nodes(nodes))
     return Result(part, FAILED if code else PASSED, seconds, control, on_nodes, time.time())
 
 

@@ -6,22 +6,18 @@ misread is one that passes because it did not run.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cluster import settings_file
 from cluster.declaration import Gpus
 
 FILE = Path("/etc/plumbline/node_health.json")
 VERSION = 1
 CONTEXTS = ("prolog", "epilog", "check")
 ON_FAIL = ("drain", "log")
-
-
-class BadConfig(Exception):
-    """One sentence: why the file cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +54,7 @@ class HealthSettings:
 
 def read(path: Path = FILE) -> HealthSettings:
     """Raises BadConfig for a file that is not there, or is not what the role writes."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadConfig(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise BadConfig(f"{path} is no JSON: {error}") from None
-    try:
-        return parse(document)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        what = f"has no {error}" if isinstance(error, KeyError) else str(error)
-        raise BadConfig(f"{path}: {what}") from None
+    return settings_file.read(path, parse)
 
 
 def parse(document: Mapping[str, Any]) -> HealthSettings:

@@ -14,13 +14,26 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cluster.readers import kernel_log, nvml, xids
+from cluster.text import printable
 from validation.checks import clocks, driver, ecc, mig, nvlink, pcie, processes, xid
 from validation.checks.document import Document, Fields, Unusable
-from validation.checks.health import Finding, GpuValues, answering, driver_error, examined, summary
+from validation.checks.health import (
+    Finding,
+    GpuValues,
+    answering,
+    driver_error,
+    examined,
+    quietly,
+    read_gpus,
+    summary,
+)
 from validation.model import Proof, Verdict, worst
 from validation.node_health.config import Check, HealthSettings
 from validation.node_health.node import VERDICTS
 from validation.node_health.outcome import FAIL, PASS, SKIP, Outcome
+
+BOARD = "uuid"
+_MOST_BOARDS = 2
 
 
 @dataclass(frozen=True)
@@ -155,7 +168,7 @@ def applies(config: HealthSettings, check: Check) -> Outcome | None:
 def read(checks: Iterable[Check], limit_s: float) -> dict[str, Any]:
     """One pass through NVML, and through the kernel's log where a check needs it."""
     builtins = {str(check.builtin) for check in checks}
-    questions = {name for builtin in builtins for name in BUILTINS[builtin].questions}
+    questions = {name for builtin in builtins for name in BUILTINS[builtin].questions} | {BOARD}
     # The node is asked first and then all GPUs at once, each for half of the time.
     system, gpus = nvml.ask(limit_s / 2, [name for name in nvml.QUESTIONS if name in questions])
     document = {
@@ -195,4 +208,21 @@ def _judged(node: JudgedNode) -> Outcome:
     wrong = [finding for finding in findings if finding.verdict is not Verdict.PASS]
     if builtin.warned_is_failed and verdict != PASS:
         verdict = FAIL
-    return Outcome(verdict, summary(wrong))
+    text = summary(wrong)
+    boards = _boards(node.document, wrong) if verdict == FAIL else ""
+    return Outcome(verdict, f"{text} ({boards})" if boards else text)
+
+
+def _boards(document: Document, findings: Iterable[Finding]) -> str:
+    """Whose fault it is, whatever node the board is moved to: UUIDs, as far as NVML tells them.
+
+    Of more than two GPUs a reason has no room, and it is hardly the boards.
+    """
+    failing = {finding.index for finding in findings if finding.verdict is Verdict.FAIL}
+    if not 0 < len(failing - {None}) <= _MOST_BOARDS:
+        return ""
+    try:
+        known = [quietly(gpu.text, BOARD) for gpu in read_gpus(document) if gpu.index in failing]
+    except Unusable:  # a GPU that is lost tells nothing, and the finding stays
+        return ""
+    return ", ".join(printable(board, 60) for board in known if board)

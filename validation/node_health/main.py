@@ -31,9 +31,10 @@ from typing import Any
 from cluster import version
 from cluster.files import write_whole
 from cluster.processes import DAEMON_PATH
+from cluster.settings_file import BadConfig
 from cluster.slurm.drain_reasons import reason
 from validation.node_health import runner, state
-from validation.node_health.config import BadConfig, Check, HealthSettings, read
+from validation.node_health.config import Check, HealthSettings, read
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome
 
 FRAMEWORK = "framework"

@@ -11,7 +11,8 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-from validation.payloads import nccl_log, nccl_ras
+from cluster.readers import nccl_ras
+from validation.payloads import nccl_log
 
 _NAME = "nccl.log"
 

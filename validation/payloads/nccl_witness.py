@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from validation.payloads import flight_recorder, nccl_debug, nccl_log, nccl_ras
+from cluster.readers import nccl_ras
+from validation.payloads import flight_recorder, nccl_debug, nccl_log
 
 Fact = tuple[str, str]  # a kind, and what is said
 

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from cluster.text import printable
+from cluster.text import label, printable
 from validation.model import (
     Metric,
     Result,
@@ -371,4 +371,4 @@ def _text(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return _text(text).replace("\\", "\\\\").replace('"', '\\"')
+    return label(_text(text))

@@ -448,6 +448,7 @@ def test_a_burn_in_that_fails_keeps_the_round_and_ends_with_1(short):
     assert (short.output / "rounds" / "0001" / "jobs" / "same_sums.stdout").exists()
 
 
+@pytest.mark.long
 def test_a_killed_burn_in_goes_on_with_its_rounds(short, monkeypatch):
     """In a process with the suite that ships: nobody can patch it there."""
     checks = "soak,drift,same_bits,same_sums"

@@ -140,6 +140,7 @@ def test_torchs_own_words_arrive(error):
     assert result.message.startswith(f"all 2 GPUs: {error[:250]}")
 
 
+@pytest.mark.long
 def test_a_gpu_that_hangs_costs_its_own_answer():
     result = measure("hang", "1", start_limit_s=20.0)
     assert (result.verdict, result.value.value) == (Verdict.FAIL, 1)

@@ -77,7 +77,7 @@ def test_the_bundle_holds_what_payloads_import_and_nothing_else():
     }
     # Every start of a task reads the archive, so nothing of Slurm's or a role's is in it.
     own = ("apart", "errors", "hostlist", "processes", "text")
-    readers = ("__init__", "infiniband", "kernel_log", "mounts", "nvml")
+    readers = ("__init__", "infiniband", "kernel_log", "mounts", "nccl_ras", "nvml")
     assert others <= {
         *("validation/__init__.py", "cluster/__init__.py", "pynvml.py"),
         *(f"cluster/{name}.py" for name in own),

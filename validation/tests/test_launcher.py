@@ -314,6 +314,7 @@ def test_a_limit_of_submitted_jobs_narrows_what_runs_at_once(slurm, run, tmp_pat
     assert_all_well(replies)
 
 
+@pytest.mark.long
 def test_jobs_that_a_limit_holds_are_taken_back_until_there_is_room(slurm, run, tmp_path):
     """They would wait with a credential that expires, and longer than for anybody else."""
     lanes = node_lanes(4, queue_s=5)

@@ -14,10 +14,11 @@ import time
 
 import pytest
 
+from cluster.readers import nccl_ras
 from validation.checks import nccl_notes
 from validation.checks.nccl_notes import Note
 from validation.model import Outcome, Proof, Verdict
-from validation.payloads import flight_recorder, nccl_error, nccl_ras, nccl_witness, watch
+from validation.payloads import flight_recorder, nccl_error, nccl_witness, watch
 from validation.report import words
 from validation.tests.healthy_answers import healthy, result
 

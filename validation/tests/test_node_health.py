@@ -10,10 +10,11 @@ import pytest
 
 from cluster.declaration import Gpus
 from cluster.readers import infiniband, kernel_log, mounts, nvml
+from cluster.settings_file import BadConfig
 from cluster.slurm import drain_reasons
 from validation.node_health import config as configs
 from validation.node_health import gpus, main, node, runner, state
-from validation.node_health.config import BadConfig, Check, HealthSettings
+from validation.node_health.config import Check, HealthSettings
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome
 from validation.tests import standin_health
 from validation.tests.processes import runs, wait_for
@@ -346,6 +347,16 @@ def test_what_is_left_on_another_jobs_gpu_is_that_jobs(builtin):
     assert judged(builtin, change, job_gpus=[]).verdict == PASS
 
 
+def test_a_failing_board_is_named_whatever_slot_it_is_moved_to():
+    """As far as NVML tells it: one that does not say who it is fails all the same."""
+    fault = {"ecc_volatile_uncorrected": 2}
+    board = "GPU-0a1b2c3d-0000-0000-0000-000000000000"
+    assert judged("gpu_ecc", {**fault, "uuid": board}).text.endswith(f"loaded ({board})")
+    assert judged("gpu_ecc", {**fault, "uuid": None}).text.endswith("loaded")
+    warned = judged("gpu_ecc", {"ecc_aggregate_uncorrected": 1, "uuid": board})
+    assert board not in warned.text
+
+
 def test_what_is_only_warned_of_does_not_fail():
     assert judged("gpu_ecc", {"ecc_aggregate_uncorrected": 1}).verdict == WARN
 
@@ -381,7 +392,7 @@ def test_all_checks_of_gpus_share_one_pass(monkeypatch):
     measured = gpus.read([check("a", builtin="gpu_ecc"), check("b", builtin="gpu_mig")], 9.0)
     assert measured["kernel_log"] is None
     assert [set(names) for names in passes] == [
-        {*gpus.BUILTINS["gpu_ecc"].questions, *gpus.BUILTINS["gpu_mig"].questions}
+        {*gpus.BUILTINS["gpu_ecc"].questions, *gpus.BUILTINS["gpu_mig"].questions, "uuid"}
     ]
 
 

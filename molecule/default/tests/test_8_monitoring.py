@@ -16,7 +16,10 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUNBOOKS = sorted((REPOSITORY / "docs/runbooks").glob("[A-Z][a-z]*.md"))
 
 # Virtual GPUs have no exporter; molecule/monitoring has those of the stand-in for NVML.
-LACKING = "gpu,dcgm,exporter,gpu_job,infiniband,shared_filesystem,edac,native,backup"
+LACKING = (
+    "gpu,dcgm,exporter,gpu_job,nvlink5,pages,nccl,infiniband,shared_filesystem,edac,store,"
+    "raid,bond,native,backup"
+)
 
 # What a page's NODE is here, where it is no compute node, and on which host a page's command is
 # typed that names none.
@@ -26,10 +29,17 @@ NODE_OF = {
     **dict.fromkeys(("SlurmRpcOverload", "SlurmSchedulerStalled"), "ctl1"),
     **dict.fromkeys(("ExporterDown", "ExporterStale", "ExporterCollectorFailed"), "ctl1"),
 }
-HOST_OF = {"ValidationTooOld": "login1", "SharedFilesystemLow": "login1"}
+HOST_OF = {
+    "ValidationTooOld": "login1",
+    "NodeNeverValidated": "login1",
+    "SharedFilesystemLow": "login1",
+}
 PLACEHOLDERS = {"UNIT": "slurmd", "MOUNTPOINT": "/tmp", "SUITE": "quick", "CHECK": "munge"}
 # Programs that only real hardware has a use for, and so no node here has.
-HARDWARE = ("nvidia-smi", "ibstat", "mlxlink", "perfquery", "ipmitool", "chronyc", "timedatectl")
+HARDWARE = (
+    *("nvidia-smi", "dcgmi", "ibstat", "mlxlink", "perfquery"),
+    *("ipmitool", "chronyc", "timedatectl"),
+)
 NOT_UNDERSTOOD = re.compile(
     r"command not found|not found$|[Uu]nrecogni[sz]ed|[Ii]nvalid (option|argument|field)|"
     r"[Uu]nknown (option|command|operation)|syntax error|usage:",
@@ -53,6 +63,16 @@ def test_every_host_is_scraped_over_tls_and_says_which_it_is(prometheus):
     assert prometheus.query("up == 0") == []
     targets = prometheus.ask("/api/v1/targets?state=active").document["data"]["activeTargets"]
     assert {target["scrapeUrl"].partition(":")[0] for target in targets} == {"https"}
+
+
+def test_every_collector_of_the_controller_has_an_answer(prometheus):
+    def success() -> dict[str, str]:
+        samples = prometheus.query('plumbline_exporter_collector_success{exporter="slurm"}')
+        return {sample["metric"]["collector"]: sample["value"][1] for sample in samples}
+
+    until(lambda: set(success().values()) == {"1"}, seconds=90)
+    # The last one asks this Prometheus.
+    assert {"nodes", "history", "outcomes", "xids"} <= set(success())
 
 
 def test_a_runs_verdicts_are_there_with_the_node_that_they_judge(proven, prometheus):

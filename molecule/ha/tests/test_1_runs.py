@@ -88,7 +88,7 @@ def test_with_one_controller_away_the_others_are_done(node, playbook, away, tmp_
 
     other = extra_vars(slurm_settings=SETTINGS | {"MessageTimeout": 17}, **silenced)
     run = playbook("slurm-cluster.yml", *off, *other)
-    assert f"{away}: a controller that is not in this run" in words(run)
+    assert f"{away}: this controller is not in the run" in words(run)
     assert started(node) == before
 
 

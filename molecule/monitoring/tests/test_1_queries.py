@@ -13,7 +13,7 @@ CLUSTER = under_test()
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
 TEXTFILES = "/var/lib/prometheus/node-exporter-validation"
 # The stand-in is NVML's: what only DCGM tells is missing, and hardware that no container has.
-LACKING = "dcgm,infiniband,shared_filesystem,edac,native,backup"
+LACKING = "dcgm,nvlink5,pages,nccl,infiniband,shared_filesystem,edac,store,raid,bond,native,backup"
 
 
 def test_all_have_data_while_jobs_use_the_gpus(tmp_path: Path) -> None:

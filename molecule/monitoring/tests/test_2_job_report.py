@@ -1,8 +1,12 @@
-"""job-report, of a job that used what was meant: CPU, memory and GPU are those that it had."""
+"""job-report, of a job that used what was meant: CPU, memory and GPU are those that it had.
+
+And of a month: what accounting has of its jobs, added up once more here.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from typing import Any
 
@@ -72,3 +76,44 @@ def test_a_job_is_reported_to_have_used_what_it_used(busy_gpu):
     nothing = report(idle)
     assert nothing["job"]["cpu_s"] < 2
     assert nothing["gpus"] is None
+
+
+def accounted(month: str) -> dict[str, float]:
+    """State of a job's end -> GPU-hours, by sacct alone."""
+    hours: dict[str, float] = {}
+    shown = on(
+        "login1", f"sudo sacct -aDXnP -S {month}-01 -E now -o State,ElapsedRaw,AllocTRES"
+    ).splitlines()
+    for line in shown:
+        state, seconds, tres = line.split("|")
+        gpus = re.search(r"gres/gpu=(\d+)", tres)
+        name = state.split()[0]
+        hours[name] = hours.get(name, 0) + int(seconds) * int(gpus[1] if gpus else 0) / 3600
+    return hours
+
+
+def test_a_month_is_what_accounting_has() -> None:
+    """A job that fails with two GPUs is wasted, to the exporter as well."""
+    failing = "sbatch --parsable -w gpu1 -c1 --mem=100 --gres=gpu:2 --output=/dev/null"
+    job = on("login1", f"{failing} --wrap 'sleep 40; exit 3'")
+    until(lambda: "FAILED" in on("login1", f"sacct -XnP -o state -j {job}"), seconds=300)
+    month = on("login1", "date +%Y-%m")
+
+    document = json.loads(on("login1", f"sudo job-report --month {month} --json"))
+    (total,) = (row for row in document["rows"] if row["kind"] == "total")
+    hours = accounted(month)
+    assert hours["FAILED"] >= 2 * 40 / 3600
+    assert total["gpu_hours_failed"] == pytest.approx(hours["FAILED"], abs=0.002)
+    assert total["gpu_hours_completed"] == pytest.approx(hours["COMPLETED"], abs=0.002)
+    assert total["gpu_hours"] == pytest.approx(sum(hours.values()), abs=0.02)
+    assert document["not_known"] == []
+    assert {row["node"] for row in document["rows"] if row["kind"] == "node"} >= {"gpu1", "gpu2"}
+
+    def told() -> bool:
+        text = on("ctl1", "sudo cat /var/lib/prometheus/node-exporter/slurm.prom")
+        found = re.search(r'ended_jobs_gpu_seconds\{outcome="failed"\} (\S+)', text)
+        return found is not None and float(found[1]) / 3600 == pytest.approx(
+            hours["FAILED"], abs=0.002
+        )
+
+    until(told, seconds=900)  # accounting is asked every ten minutes

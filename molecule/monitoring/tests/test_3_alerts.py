@@ -21,6 +21,7 @@ import testinfra
 from tests import live_cluster
 from tests.live_cluster import REPOSITORY, operate, sources, under_test, virtual_cluster
 from tests.patience import until
+from tests.reliability.faults import SEES_MOUNTS
 from tests.web_listener import Listener
 
 CLUSTER = under_test()
@@ -136,7 +137,7 @@ FAULTS = (
         lambda: on(
             "login1",
             "sudo mount -t tmpfs -o size=16m tmpfs /mnt && sudo head -c 15M /dev/zero | "
-            "sudo tee /mnt/full > /dev/null",
+            f"sudo tee /mnt/full > /dev/null && sudo {SEES_MOUNTS}",
         ),
         lambda: on("login1", "sudo rm /mnt/full"),
     ),

@@ -6,22 +6,29 @@ from typing import Any
 import pytest
 import yaml
 
-from roles.alertmanager.filter_plugins.alertmanager import files_and_checks
+from roles.alertmanager.filter_plugins.alertmanager import exported_files, files_and_checks
 from roles.alertmanager.plugin_utils import config
+from roles.alertmanager.plugin_utils.problems import problem
 from tests.checkers import checker
 
-NOBODY: dict[str, Any] = {
-    "mail": {},
-    "slack": {},
-    "webhook": {},
-    "webhook_url": "",
+TIMES: dict[str, Any] = {
     "severities": ["critical", "warning"],
-    "routes": [],
-    "more_receivers": [],
     "group_by": ["alertname", "group", "switch"],
     "group_wait": "30s",
     "group_interval": "5m",
     "repeat_interval": "4h",
+    "repeat_intervals": {"warning": "24h"},
+}
+NOBODY: dict[str, Any] = {
+    **TIMES,
+    "mail": {},
+    "slack": {},
+    "webhook": {},
+    "webhook_url": "",
+    "routes": [],
+    "more_receivers": [],
+    "deadman": {},
+    "gossip": {},
     "tests": [],
     "checker": "/usr/bin/amtool",
 }
@@ -89,7 +96,82 @@ def test_mail_without_an_account_names_none():
 
 def test_a_sites_routes_are_asked_first():
     routes = document(ALL | PAGER)["route"]["routes"]
-    assert [route["receiver"] for route in routes] == ["pager", "operators"]
+    assert [route["receiver"] for route in routes] == ["pager", "operators", "operators"]
+
+
+def test_each_severity_is_told_again_after_its_own_time():
+    def intervals(**changes):
+        root = document(ALL | changes)["route"]
+        return {
+            route["matchers"][0]: route.get("repeat_interval", root["repeat_interval"])
+            for route in root["routes"]
+        }
+
+    assert intervals() == {'severity=~"critical"': "4h", 'severity=~"warning"': "24h"}
+    same = intervals(repeat_intervals={})
+    assert same == {'severity=~"critical|warning"': "4h"}
+    # What nobody is told of is not told again.
+    assert intervals(severities=["critical"]) == {'severity=~"critical"': "4h"}
+
+
+DEADMAN = {"url": "https://deadman.example/x", "url_file": "", "interval": "6m"}
+
+
+def test_a_dead_mans_switch_is_asked_before_a_site_and_has_its_own_time():
+    everything = {"receiver": "operators"}
+    configuration = document(ALL | {"routes": [everything], "deadman": DEADMAN})
+    switch, site = configuration["route"]["routes"][:2]
+    assert site == everything
+    assert switch == {
+        "receiver": "deadman",
+        "matchers": ['alertname="Watchdog"'],
+        "group_by": ["alertname"],
+        "group_wait": "0s",
+        "group_interval": "60s",
+        "repeat_interval": "6m",
+    }
+    assert receiver(configuration, "deadman")["webhook_configs"] == [
+        {"url": "https://deadman.example/x", "send_resolved": False}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ""),
+        ({"repeat_interval": "4"}, "alertmanager_repeat_interval is '4'; set a duration"),
+        ({"repeat_interval": "0s"}, "alertmanager_repeat_interval is '0s'"),
+        (
+            {"repeat_intervals": {"warning": "1w"}},
+            "alertmanager_repeat_intervals.warning is '1w'; set a duration such as 4h or 2d, 120h",
+        ),
+        ({"deadman": {"url": "https://x.example/y"}}, ""),
+        ({"deadman": {"url_file": "/s/url", "interval": "1h30m"}}, ""),
+        ({"deadman": {"interval": "5m"}}, "alertmanager_deadman needs url"),
+        ({"deadman": {"url": "https://x/", "url_file": "/s"}}, "and not both"),
+        ({"deadman": {"adress": "x"}}, "alertmanager_deadman has adress; it takes url or"),
+        ({"deadman": {"url": "deadman.example"}}, "alertmanager_deadman.url is no address"),
+        (
+            {"deadman": {"url": "https://x/", "interval": "5s"}},
+            "alertmanager_deadman.interval is '5s'; set a duration such as 5m, one minute",
+        ),
+        ({"secret_files": {"pager-token_2.txt": "/s/t"}}, ""),
+        ({"secret_files": {"../web.yml": "/s/t"}}, "has the name '../web.yml'"),
+        ({"secret_files": {"a/b": "/s/t"}}, "has the name 'a/b'"),
+        ({"secret_files": {".hidden": "/s/t"}}, "has the name '.hidden'"),
+        ({"secret_files": {"": "/s/t"}}, "has the name ''"),
+    ],
+)
+def test_what_cannot_work_is_one_sentence(changes, words):
+    good = {
+        "repeat_interval": "4h",
+        "repeat_intervals": {"warning": "24h"},
+        "deadman": {},
+        "secret_files": {},
+    }
+    said = problem(**(good | changes))
+    assert words in said
+    assert bool(said) == bool(words)
 
 
 def test_a_route_to_nobody_is_named():
@@ -119,8 +201,13 @@ BOTH = {"labels": {"severity": "critical"}, "receivers": ["pager", "operators"]}
     [
         (
             ALL,
-            ["operators severity=critical", "null alertname=Watchdog severity=none"],
+            [
+                "operators severity=critical",
+                "operators severity=warning",
+                "null alertname=Watchdog severity=none",
+            ],
         ),
+        (ALL | PAGER | {"deadman": DEADMAN}, ["deadman alertname=Watchdog severity=none"]),
         (ALL | PAGER | {"tests": [BOTH]}, ["pager,operators severity=critical"]),
     ],
 )
@@ -134,15 +221,14 @@ def test_our_own_routes_are_asked_and_a_sites_are_not_guessed(settings, question
 
 
 @pytest.fixture
-def amtool(tmp_path):
+def checked(tmp_path):
     """A function that checks as the role does: the output of the check that fails, else ""."""
     program = checker("amtool")
 
-    def check(settings):
-        parts = files_and_checks(settings)
-        for name, text in parts["files"].items():
+    def check(files, checks):
+        for name, text in files.items():
             (tmp_path / name).write_text(text)
-        for command in parts["checks"]:
+        for command in checks:
             run = [*program, *command[1:]]
             done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
             if done.returncode:
@@ -152,11 +238,22 @@ def amtool(tmp_path):
     return check
 
 
+@pytest.fixture
+def amtool(checked):
+    """The same for what the role writes with these settings."""
+
+    def check(settings):
+        parts = files_and_checks(settings)
+        return checked(parts["files"], parts["checks"])
+
+    return check
+
+
 # The oldest amtool knows no url_file.
 OLD = {"webhook_url": "http://hook.site/"}
 
 
-@pytest.mark.parametrize("settings", [NOBODY, ALL | OLD, ALL | PAGER | OLD])
+@pytest.mark.parametrize("settings", [NOBODY, ALL | OLD, ALL | PAGER | OLD | {"deadman": DEADMAN}])
 def test_amtool_accepts_it(amtool, settings):
     assert amtool(settings) == ""
 
@@ -169,3 +266,20 @@ def test_amtool_answers_a_sites_question(amtool):
 
 def test_amtool_refuses_a_route_to_nobody(amtool):
     assert 'undefined receiver "pagr"' in amtool(NOBODY | {"routes": [{"receiver": "pagr"}]})
+
+
+def test_what_is_for_a_site_tells_its_operators_as_ours_would(checked):
+    text = exported_files(TIMES)["plumbline.yml"]
+    made = yaml.safe_load(text)
+    assert made["receivers"] == [{"name": "null"}, {"name": "operators"}]
+    ours = document(ALL)
+    assert (made["route"], made["inhibit_rules"]) == (ours["route"], ours["inhibit_rules"])
+    program = NOBODY["checker"]
+    questions = config.own_questions(made, TIMES["severities"], ())
+    asked = [question["labels"]["severity"] for question in questions]
+    assert asked == ["critical", "warning", "none"]
+    checks = [
+        [program, "check-config", "alertmanager.yml"],
+        *config.route_checks(questions, program),
+    ]
+    assert checked({"alertmanager.yml": text}, checks) == ""

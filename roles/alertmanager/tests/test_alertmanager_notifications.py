@@ -2,111 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import threading
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from roles.alertmanager.filter_plugins.alertmanager import files_and_checks
-from roles.alertmanager.tests.test_alertmanager_config import NOBODY
-from tests import daemons
-from tests.checkers import checker
+from playbooks.library import alert_silence
+from playbooks.library.alert_silence import Alertmanager, Silence
+from roles.alertmanager.tests.live_alertmanager import Listener, running
 from tests.patience import until
 
-NODES = 200
-# The distribution's Alertmanager starts only with its templates, which an unpacked package does not
-# have in their place. A webhook needs none of them.
-WITH_TEMPLATES = """
-mount -t tmpfs none /usr/share
-mkdir -p /usr/share/prometheus/alertmanager
-cd /usr/share/prometheus/alertmanager
-touch default.tmpl email.tmpl
-cd - >/dev/null
-exec "$@"
-"""
-SEPARATE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", WITH_TEMPLATES, "sh")
-SETTINGS = NOBODY | {"webhook": {"file": "unused"}, "group_wait": "1s", "group_interval": "1s"}
-
-
-class Listener:
-    """A site's webhook; `messages` are the alerts of each, by name and node."""
-
-    def __init__(self) -> None:
-        self.messages: list[list[tuple[str, str]]] = []
-        heard = self.messages
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                alerts = [alert["labels"] for alert in json.loads(body)["alerts"]]
-                heard.append([(alert["alertname"], alert.get("node", "")) for alert in alerts])
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/"
-
-    def __enter__(self) -> Listener:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def told(self, name: str) -> set[str]:
-        """The nodes that any message named with this alert."""
-        return {node for message in self.messages for alert, node in message if alert == name}
-
-
-class Alerts:
-    """Alertmanager and who listens to it."""
-
-    def __init__(self, url: str, listener: Listener) -> None:
-        self._url, self._listener = url, listener
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-    @property
-    def messages(self) -> list[list[tuple[str, str]]]:
-        return self._listener.messages
-
-    def fire(self, *alerts: dict[str, str]) -> None:
-        body = json.dumps([{"labels": labels} for labels in alerts]).encode()
-        request = urllib.request.Request(
-            f"{self._url}/api/v2/alerts", body, {"Content-Type": "application/json"}
-        )
-        with self._opener.open(request, timeout=10) as answer:
-            assert answer.status == 200
-
-    def wait(self, name: str, *nodes: str) -> None:
-        until(lambda: self._listener.told(name) >= {*nodes})
-
-
-@contextmanager
-def running(folder: Path, **settings: Any) -> Iterator[Alerts]:
-    with Listener() as listener:
-        made = files_and_checks(SETTINGS | {"webhook_url": listener.url} | settings)
-        (folder / "alertmanager.yml").write_text(made["files"]["alertmanager.yml"])
-        address = daemons.free_address()
-        command = [
-            *SEPARATE,
-            *checker("prometheus-alertmanager"),
-            f"--config.file={folder / 'alertmanager.yml'}",
-            f"--storage.path={folder / 'data'}",
-            f"--web.listen-address={address}",
-            "--cluster.listen-address=",
-        ]
-        with daemons.running(command, address, folder / "log") as url:
-            yield Alerts(url, listener)
+NODES, SILENT = 960, 800
 
 
 def down(node: str, group: str = "compute", **more: str) -> dict[str, str]:
@@ -114,26 +21,59 @@ def down(node: str, group: str = "compute", **more: str) -> dict[str, str]:
     return labels | {"node": node, "group": group, **more}
 
 
+def names(message: Iterable[tuple[str, str]]) -> set[str]:
+    return {name for name, _ in message}
+
+
 def critical(name: str, node: str, **more: str) -> dict[str, str]:
     return {"alertname": name, "severity": "critical", "node": node, **more}
 
 
-def test_nodes_behind_a_dead_switch_are_one_message_and_a_controller_another(
-    tmp_path: Path,
-) -> None:
-    nodes = [f"gpu{number}" for number in range(NODES)]
+def test_a_fleet_with_a_silenced_rack_a_dead_switch_and_a_dead_controller(tmp_path: Path) -> None:
+    nodes = [f"gpu{number:03}" for number in range(NODES)]
+    silent, behind = nodes[:SILENT], nodes[SILENT : SILENT + 64]
     with running(tmp_path) as alerts:
-        alerts.fire(
-            *(down(node, switch="leaf1") for node in nodes),
-            *(critical("InfinibandPortDown", node) for node in nodes),
+        start = datetime.now(UTC)
+        window = Silence("", tuple(silent), "", start, start + timedelta(hours=4), "new PDUs")
+        alert_silence.carry_out(
+            Alertmanager(alerts.url, "", "", None), "test", window, present=True, check=False
         )
-        alerts.wait("TargetDown", *nodes)
-        # What is on a node that is away is not told; those behind another switch are.
-        alerts.fire(down("gpu900", switch="leaf2"), down("ctl1", group="controller"))
-        alerts.wait("TargetDown", "gpu900", "ctl1")
-        messages = [sorted({name for name, _ in message}) for message in alerts.messages]
-        assert messages == [["TargetDown"]] * 3
-        assert sorted(map(len, alerts.messages)) == [1, 1, NODES]
+        alerts.fire(
+            *(down(node, switch=f"leaf{number // 64}") for number, node in enumerate(silent)),
+            *(critical("InfinibandPortDown", node) for node in silent),
+            *(down(node, switch="leaf90") for node in behind),
+            *(critical("InfinibandPortDown", node) for node in behind),
+            *(critical("SlurmNodeDown", node, switch="leaf90") for node in behind),
+            down("ctl1", group="controller"),
+            critical("SlurmctldDown", "ctl1", group="controller"),
+        )
+        alerts.wait("TargetDown", *behind, "ctl1")
+        alerts.wait("SlurmctldDown", "ctl1")
+        # Those of another switch, later, are another message at once.
+        alerts.fire(down(nodes[-1], switch="leaf91"))
+        alerts.wait("TargetDown", nodes[-1])
+        told = {node for message in alerts.messages for _, node in message}
+        assert told == {*behind, "ctl1", nodes[-1]}
+        switch = [message for message in alerts.messages if {n for _, n in message} & {*behind}]
+        assert [len(message) for message in switch] == [len(behind)]
+        controller = [
+            names(message) for message in alerts.messages if ("TargetDown", "ctl1") in message
+        ]
+        assert controller == [{"TargetDown"}]
+        assert len(alerts.messages) == 4
+
+
+def test_a_dead_mans_switch_hears_of_its_alert_and_people_do_not(tmp_path: Path) -> None:
+    with Listener() as switch:
+        deadman = {"url": switch.url, "url_file": "", "interval": "2s"}
+        with running(tmp_path, deadman=deadman, routes=[{"receiver": "operators"}]) as alerts:
+            alerts.fire(
+                {"alertname": "Watchdog", "severity": "none"}, critical("GpuMissing", "gpu1")
+            )
+            alerts.wait("GpuMissing", "gpu1")
+            until(lambda: len(switch.messages) > 1)
+            assert {name for message in switch.messages for name, _ in message} == {"Watchdog"}
+            assert {name for message in alerts.messages for name, _ in message} == {"GpuMissing"}
 
 
 def test_a_message_for_each_node_is_a_sites_choice(tmp_path: Path) -> None:

@@ -10,14 +10,18 @@ from pathlib import Path
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
+from jinja2 import Environment
 
 from roles.gpu_exporter.files.gpu_exporter import jobs, metrics
 from roles.gpu_exporter.filter_plugins import gpu_exporter as filters
 from roles.gpu_exporter.plugin_utils import archive, pairs
+from roles.grafana import dashboards
 from tests.standins.inventories import ready
 from tests.standins.nvml import library
 
 ROLE = Path(__file__).resolve().parents[1]
+ROOT = ROLE.parents[1]
+COUNTERS = ROLE / "templates/etc/dcgm-exporter/plumbline-counters.csv.j2"
 BOOT = "[    0.000000] gpu1 kernel: Linux version 6.12"
 FELL_OFF = "[   99.500000] gpu1 kernel: NVRM: Xid (PCI:0000:1b:00): 79, fallen off the bus."
 
@@ -41,7 +45,7 @@ def test_the_readme_has_the_same_pairs():
 
 
 def counters():
-    text = (ROLE / "templates/etc/dcgm-exporter/plumbline-counters.csv.j2").read_text("utf-8")
+    text = COUNTERS.read_text("utf-8")
     rows = [line.split(", ", 2) for line in text.splitlines() if line.startswith("DCGM_")]
     by_name = {name: (kind, about) for name, kind, about in rows}
     assert len(by_name) == len(rows)
@@ -56,6 +60,27 @@ def test_both_exporters_have_the_same_counters():
     own |= {f"DCGM_FI_DEV_{name}": ("gauge", about) for name, about, _ in metrics.MEMORY}
     assert {name: named.get(name) for name in own} == own
     assert named["DCGM_EXP_CLOCK_EVENTS_COUNT"][0] == "gauge"
+
+
+def test_every_field_that_is_collected_is_asked_for():
+    """By an alert, a dashboard or job-report: a field that nobody looks at costs 8,000 series."""
+    rules = (ROOT / "roles/prometheus/files/etc/prometheus/rules").glob("*.yml")
+    report = (ROOT / "roles/job_report/files").rglob("*.py")
+    asked = " ".join(
+        [*dashboards.files().values(), *(path.read_text("utf-8") for path in (*rules, *report))]
+    )
+    assert set(counters()) <= set(re.findall(r"\bDCGM_\w+", asked))
+
+
+def test_a_site_can_have_more_fields():
+    environment = Environment(trim_blocks=True, keep_trailing_newline=True)
+    environment.filters["comment"] = lambda text: f"# {text}"
+    file = environment.from_string(COUNTERS.read_text("utf-8"))
+    of_site = [{"name": "DCGM_FI_DEV_ENC_UTIL", "type": "gauge"}]
+    text = file.render(gpu_exporter_more_fields=of_site, gpu_exporter_profiling=False)
+    more = "\nDCGM_FI_DEV_ENC_UTIL, gauge, DCGM_FI_DEV_ENC_UTIL (chosen by the site).\n"
+    assert file.render(gpu_exporter_more_fields=[]) == text.removesuffix(more)
+    assert text.endswith(more)
 
 
 def test_a_counter_is_three_columns():
@@ -110,8 +135,7 @@ def role_values(monitoring, **variables):
     loader = DataLoader()
     file = ROLE.parents[1] / "group_vars/all/gpu_exporter.yml"
     variables_of_all = loader.load_from_file(str(file), trusted_as_template=True)
-    groups = {"monitoring": ["m1"] if monitoring else []}
-    templar = Templar(loader, variables_of_all | variables | {"groups": groups})
+    templar = Templar(loader, variables_of_all | variables | {"cluster_is_monitored": monitoring})
     names = ("source", "gpus", "gpu_order")
     values = {name: templar.template(variables_of_all[f"gpu_exporter_{name}"]) for name in names}
     return values | {

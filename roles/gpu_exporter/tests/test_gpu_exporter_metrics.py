@@ -20,10 +20,10 @@ LINE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 # Metrics (DCGM_FI_DEV_…) of a described H100 with 18 links, and what of it is not as usual.
 H100: dict[str, tuple[float, str]] = {
     "SM_CLOCK": (345, ""),
-    "MEM_CLOCK": (2619, ""),
     "MEMORY_TEMP": (41, ""),
     "GPU_TEMP": (34, ""),
     "SLOWDOWN_TEMP": (87, ""),
+    "MEM_MAX_OP_TEMP": (95, ""),
     "POWER_USAGE": (71.5, "power_mw = 71500"),
     "TOTAL_ENERGY_CONSUMPTION": (1234567890123, "energy_mj = 1234567890123"),
     "PCIE_REPLAY_COUNTER": (3, "pcie_replays = 3"),
@@ -32,13 +32,7 @@ H100: dict[str, tuple[float, str]] = {
     "PCIE_MAX_LINK_GEN": (5, ""),
     "PCIE_MAX_LINK_WIDTH": (16, ""),
     "GPU_UTIL": (97, "utilization_gpu = 97"),
-    "MEM_COPY_UTIL": (45, "utilization_memory = 45"),
-    "ENC_UTIL": (1, "utilization_encoder = 1"),
-    "DEC_UTIL": (2, "utilization_decoder = 2"),
-    "ECC_SBE_VOL_TOTAL": (11, "ecc_volatile_corrected = 11"),
     "ECC_DBE_VOL_TOTAL": (12, "ecc_volatile_uncorrected = 12"),
-    "ECC_SBE_AGG_TOTAL": (13, "ecc_aggregate_corrected = 13"),
-    "ECC_DBE_AGG_TOTAL": (14, "ecc_aggregate_uncorrected = 14"),
     "UNCORRECTABLE_REMAPPED_ROWS": (2, "remapped_rows_uncorrectable = 2"),
     "CORRECTABLE_REMAPPED_ROWS": (4, "remapped_rows_correctable = 4"),
     "ROW_REMAP_FAILURE": (0, ""),
@@ -49,7 +43,6 @@ H100: dict[str, tuple[float, str]] = {
     "NVLINK_RECOVERY_ERROR_COUNT_TOTAL": (72, "nvlink.*.recovery = 4"),
     "FB_FREE": (80559, ""),
     "FB_USED": (500, "memory_used_mb = 1000"),
-    "FB_RESERVED": (500, ""),
 }
 
 
@@ -262,11 +255,20 @@ def test_a_gpu_that_did_not_say_who_it_is_has_no_series():
 
 
 def test_links_that_count_nothing_give_no_sum():
-    link = {"errors": {"crc_flit": None, "crc_data": 1, "replay": 2, "recovery": None}}
+    nothing = dict.fromkeys(
+        ("crc_flit", "crc_data", "replay", "recovery", "recovery_failed", "recovery_successful")
+    )
+    link = {"errors": {**nothing, "crc_data": 1, "replay": 2}}
     values = rendered(gpu(nvlinks=[link, link]))
     assert of(values, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL") == [4]
     assert of(values, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL") == []
     assert rendered(gpu(nvlinks=[])) == {}
+    fifth = {"errors": {**nothing, "recovery_failed": 1, "recovery_successful": 3}}
+    values = rendered(gpu(nvlinks=[fifth, fifth]))
+    name = "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY"
+    assert of(values, f"{name}_FAILED_EVENTS") == [2]
+    assert of(values, f"{name}_SUCCESSFUL_EVENTS") == [6]
+    assert len(values) == 2
 
 
 def test_clock_events_are_those_of_the_last_five_minutes():
@@ -305,9 +307,9 @@ def test_every_question_is_one_of_the_reader():
 
 def test_the_text_is_prometheus():
     sample = textfile.Sample({"name": 'a "b"\\\n'}, 0.25)
-    family = textfile.Family("m", textfile.COUNTER, "what\nit is", (sample,))
+    family = textfile.Family("m", textfile.COUNTER, "what it is", (sample,))
     assert textfile.text([family, textfile.Family("none", "gauge", "", ())]) == (
-        '# HELP m what\\nit is\n# TYPE m counter\nm{name="a \\"b\\"\\\\\\n"} 0.25\n'
+        '# HELP m what it is\n# TYPE m counter\nm{name="a \\"b\\"\\\\\\n"} 0.25\n'
     )
 
 

@@ -8,15 +8,34 @@ from collections.abc import Mapping
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from roles.grafana.dashboards import cluster, gpus, jobs, node, slurm, validation
+from roles.grafana.dashboards import (
+    cluster,
+    collectives,
+    fleet,
+    gpus,
+    history,
+    job,
+    job_use,
+    jobs,
+    node,
+    slurm,
+    user,
+    validation,
+)
 
 BOARDS = (
     cluster.BOARD,
+    fleet.BOARD,
     gpus.BOARD,
     node.BOARD,
     slurm.BOARD,
     jobs.BOARD,
+    job.BOARD,
+    user.BOARD,
+    job_use.BOARD,
+    collectives.BOARD,
     validation.BOARD,
+    history.BOARD,
 )
 
 

@@ -1,191 +1,155 @@
-"""Job view: what do jobs with GPUs make of what they have?
+"""Job view: what do the jobs with GPUs make of what they have? Those that waste come first."""
 
-Series of GPUs carry the job that has them (`hpc_job`); a GPU that two jobs share is in both. CPU
-and memory are those of a job's nodes, whoever uses them; what the job alone used, `job-report`
-says.
-"""
-
+from roles.grafana.dashboards import of_jobs
+from roles.grafana.dashboards.of_jobs import BUSY, CPU, GPU_MEMORY, MEMORY, POWER, TENSOR, field
 from roles.grafana.dashboards.shared import (
+    WORST,
     Column,
     Query,
     board,
     choice,
-    gpu_memory,
     graph,
     number,
-    per_gpu,
     rows,
     section,
     share,
+    worst,
 )
 
-_JOB = 'hpc_job=~"$hpc_job",node=~"$node"'
-_BY_GPU = "hpc_job, node, gpu"
-_NODES = f"max by (hpc_job, node) (slurm_job_gpu_info{{{_JOB}}})"
-
-
-def _field(name: str) -> str:
-    return per_gpu(name, _BY_GPU, _JOB)
-
-
-def _of_nodes(value: str) -> str:
-    """The mean over a job's nodes of what is so for each node."""
-    return f"avg by (hpc_job) ({_NODES} * on (node) group_left () ({value}))"
-
-
-_CPU = _of_nodes('1 - avg by (node) (rate(node_cpu_seconds_total{mode="idle"}[$__rate_interval]))')
-_MEMORY = _of_nodes(
-    "1 - max by (node) (node_memory_MemAvailable_bytes)"
-    " / max by (node) (node_memory_MemTotal_bytes)"
+_WHOSE = "hpc_job, user, account, partition"
+_LARGEST = f"topk({WORST}, {of_jobs.GPUS})"
+_LEAST_BUSY = (
+    f"bottomk({WORST}, avg by (hpc_job) ({of_jobs.over_range('avg_over_time', 'GPU_UTIL')}))"
 )
-_GPU_MEMORY = (
-    f"sum by (hpc_job) ({gpu_memory('FB_USED', _BY_GPU, _JOB)})"
-    f" / (sum by (hpc_job) ({gpu_memory('FB_USED', _BY_GPU, _JOB)})"
-    f" + sum by (hpc_job) ({gpu_memory('FB_FREE', _BY_GPU, _JOB)}))"
-)
-_ENERGY = (
-    "sum by (hpc_job) (max by (hpc_job, node, gpu) (increase("
-    f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{_JOB}}}[$__range]))) / 3.6e6"
-)
+
+
+def _of_largest(value: str) -> str:
+    return f"{value} and on (hpc_job) {_LARGEST}"
+
+
+def _of_least_busy(value: str) -> str:
+    return f"{value} and on (hpc_job) {_LEAST_BUSY}"
+
 
 JOBS = number(
     "Jobs",
     "Running jobs with GPUs.",
-    "short",
-    f"count(count by (hpc_job) (slurm_job_gpu_info{{{_JOB}}})) or vector(0)",
+    "locale",
+    f"count(count by (hpc_job) (slurm_job_gpu_info{{{of_jobs.JOB}}})) or vector(0)",
 )
 
 GPUS = number(
     "GPUs",
     "GPUs that these jobs have.",
-    "short",
-    'sum(max by (hpc_job) (slurm_job_gpus{hpc_job=~"$hpc_job"})) or vector(0)',
+    "locale",
+    f"sum({of_jobs.GPUS}) or vector(0)",
 )
 
 GPUS_BUSY = share(
     "GPUs busy",
     "The mean over the jobs' GPUs of the time in which a kernel ran.",
-    f"avg({_field('GPU_UTIL')}) / 100",
+    f"avg({field('GPU_UTIL')}) / 100",
 )
 
 CPUS_OF_THEIR_NODES_BUSY = share(
     "CPUs of their nodes busy",
     "The mean over the nodes, whoever uses them.",
-    f"avg({_CPU})",
+    f"avg({CPU})",
 )
 
 MEMORY_OF_THEIR_NODES_USED = share(
     "Memory of their nodes used",
     "The mean over the nodes, whoever uses it.",
-    f"avg({_MEMORY})",
+    f"avg({MEMORY})",
 )
 
 JOBS_WITH_GPUS = rows(
     "Jobs with GPUs",
-    "Those that run now.",
-    {
-        "hpc_job": "Job",
-        "user": "User",
-        "account": "Account",
-        "partition": "Partition",
-    },
+    f"The {WORST} largest of those that run now.",
+    {"hpc_job": "Job", "user": "User", "account": "Account", "partition": "Partition"},
     Column(
-        "count by (hpc_job, user, account, partition) (max by (hpc_job, user, account,"
-        f" partition, node) (slurm_job_gpu_info{{{_JOB}}}))",
+        _of_largest(
+            f"count by ({_WHOSE}) (max by ({_WHOSE}, node) (slurm_job_gpu_info{{{of_jobs.JOB}}}))"
+        ),
         "Nodes",
     ),
-    Column('max by (hpc_job) (slurm_job_gpus{hpc_job=~"$hpc_job"})', "GPUs"),
-    Column(f"avg by (hpc_job) ({_field('GPU_UTIL')})", "GPUs busy", "percent"),
-    Column(_GPU_MEMORY, "GPU memory", "percentunit"),
-    Column(_CPU, "Nodes' CPU", "percentunit"),
-    Column(_MEMORY, "Nodes' memory", "percentunit"),
-)
-
-GPUS_BUSY_BY_JOB = graph(
-    "GPUs busy, by job",
-    "The mean over a job's GPUs of the time in which a kernel ran.",
-    "percent",
-    Query(f"avg by (hpc_job) ({_field('GPU_UTIL')})", "{{hpc_job}}"),
-    top=100,
-)
-
-EACH_GPU_BUSY = graph(
-    "Each GPU busy",
-    "A GPU that is less busy than the others may delay the job.",
-    "percent",
-    Query(_field("GPU_UTIL"), "{{hpc_job}} {{node}} {{gpu}}"),
-    top=100,
-)
-
-GPU_MEMORY_USED_BY_JOB = graph(
-    "GPU memory used, by job",
-    "Used share of the memory of the job's GPUs.",
-    "percentunit",
-    Query(_GPU_MEMORY, "{{hpc_job}}"),
-    top=1,
-)
-
-GPU_POWER_BY_JOB = graph(
-    "GPU power, by job",
-    "Power that the job's GPUs draw together.",
-    "watt",
-    Query(f"sum by (hpc_job) ({_field('POWER_USAGE')})", "{{hpc_job}}"),
-    stacked=True,
-)
-
-TENSOR_CORES_AT_WORK_BY_JOB = graph(
-    "Tensor cores at work, by job",
-    "Share of the time in which they were active. Only dcgm-exporter reports it.",
-    "percentunit",
-    Query(
-        "avg by (hpc_job) (max by (hpc_job, node, gpu)"
-        f" (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{{_JOB}}}))",
-        "{{hpc_job}}",
-    ),
-    top=1,
+    Column(_LARGEST, "GPUs"),
+    Column(_of_largest(BUSY), "GPUs busy", "percent"),
+    Column(_of_largest(GPU_MEMORY), "GPU memory", "percentunit"),
+    Column(_of_largest(CPU), "Nodes' CPU", "percentunit"),
+    Column(_of_largest(MEMORY), "Nodes' memory", "percentunit"),
+    none="No job has a GPU.",
+    first="GPUs",
 )
 
 OVER_THE_WHOLE_TIME = rows(
     "Over the whole time",
     "In the displayed time: how busy the GPUs were, how busy the least busy one was,"
-    " and what they used.",
+    f" and what they used; the {WORST} jobs that were least busy.",
     {"hpc_job": "Job"},
+    Column(_LEAST_BUSY, "GPUs busy", "percent"),
     Column(
-        "avg by (hpc_job) (max by (hpc_job, node, gpu)"
-        f" (avg_over_time(DCGM_FI_DEV_GPU_UTIL{{{_JOB}}}[$__range])))",
-        "GPUs busy",
-        "percent",
-    ),
-    Column(
-        "min by (hpc_job) (max by (hpc_job, node, gpu)"
-        f" (avg_over_time(DCGM_FI_DEV_GPU_UTIL{{{_JOB}}}[$__range])))",
+        _of_least_busy(f"min by (hpc_job) ({of_jobs.over_range('avg_over_time', 'GPU_UTIL')})"),
         "the least",
         "percent",
     ),
     Column(
-        f"max by (hpc_job) (max_over_time(DCGM_FI_DEV_FB_USED{{{_JOB}}}[$__range]))",
+        _of_least_busy(f"max by (hpc_job) ({of_jobs.over_range('max_over_time', 'FB_USED')})"),
         "Memory at most",
         "mbytes",
     ),
-    Column(_ENERGY, "Energy", "watth"),
+    Column(_of_least_busy(of_jobs.ENERGY), "Energy", "watth"),
+)
+
+GPUS_BUSY_BY_JOB = graph(
+    "GPUs busy, by job",
+    "The mean over a job's GPUs of the time in which a kernel ran;"
+    f" the {WORST} jobs that are least busy at the end.",
+    "percent",
+    Query(worst(BUSY, least=True), "{{hpc_job}}"),
+    top=100,
+)
+
+GPU_MEMORY_USED_BY_JOB = graph(
+    "GPU memory used, by job",
+    f"Used share of the memory of the job's GPUs; the {WORST} jobs with the least.",
+    "percentunit",
+    Query(worst(GPU_MEMORY, least=True), "{{hpc_job}}"),
+    top=1,
+)
+
+GPU_POWER_BY_JOB = graph(
+    "GPU power, by job",
+    f"Power that the job's GPUs draw together; the {WORST} jobs that draw most.",
+    "watt",
+    Query(worst(POWER), "{{hpc_job}}"),
+    stacked=True,
+)
+
+TENSOR_CORES_AT_WORK_BY_JOB = graph(
+    "Tensor cores at work, by job",
+    f"Share of the time in which they were active; the {WORST} jobs with the least."
+    " Only dcgm-exporter reports it.",
+    "percentunit",
+    Query(worst(TENSOR, least=True), "{{hpc_job}}"),
+    top=1,
 )
 
 CPU_OF_ITS_NODES_BY_JOB = graph(
     "CPU of its nodes, by job",
-    "The mean over the nodes, whoever uses them.",
+    f"The mean over the nodes, whoever uses them; the {WORST} jobs with the most.",
     "percentunit",
-    Query(_CPU, "{{hpc_job}}"),
+    Query(worst(CPU), "{{hpc_job}}"),
     top=1,
 )
 
 MEMORY_OF_ITS_NODES_BY_JOB = graph(
     "Memory of its nodes, by job",
-    "The mean over the nodes, whoever uses it.",
+    f"The mean over the nodes, whoever uses it; the {WORST} jobs with the most.",
     "percentunit",
-    Query(_MEMORY, "{{hpc_job}}"),
+    Query(worst(MEMORY), "{{hpc_job}}"),
     top=1,
 )
-
 
 BOARD = board(
     "jobs",
@@ -195,12 +159,12 @@ BOARD = board(
         "At a glance",
         [JOBS, GPUS, GPUS_BUSY, CPUS_OF_THEIR_NODES_BUSY, MEMORY_OF_THEIR_NODES_USED],
         [JOBS_WITH_GPUS],
+        [OVER_THE_WHOLE_TIME],
     ),
     section(
         "GPUs",
-        [GPUS_BUSY_BY_JOB, EACH_GPU_BUSY],
+        [GPUS_BUSY_BY_JOB, TENSOR_CORES_AT_WORK_BY_JOB],
         [GPU_MEMORY_USED_BY_JOB, GPU_POWER_BY_JOB],
-        [TENSOR_CORES_AT_WORK_BY_JOB, OVER_THE_WHOLE_TIME],
     ),
     section("Nodes of the jobs", [CPU_OF_ITS_NODES_BY_JOB, MEMORY_OF_ITS_NODES_BY_JOB]),
     variables=[choice("hpc_job", "Job", "slurm_job_gpu_info", everything=".+")],

@@ -1,19 +1,27 @@
-"""Node detail: what does a node do, and what of it is full, hot or broken?"""
+"""Node detail: what does a node do, and what of it is full, hot or broken?
+
+Of many nodes each panel shows those that are worst at its end.
+"""
 
 from roles.grafana.dashboards.shared import (
+    FEW,
+    WORST,
     Column,
     Query,
     above,
     bars,
     below,
     board,
+    choice,
     gpu_memory,
     graph,
     number,
+    of_node,
     per_gpu,
     rows,
     section,
     states,
+    worst,
 )
 
 UP = {0: ("no answer", "red"), 1: ("answers", "green")}
@@ -28,14 +36,19 @@ def _rate(metric: str, where: str = "") -> str:
     return f'rate({metric}{{node=~"$node"{where}}}[$__rate_interval])'
 
 
-_CPUS = 'count by (node) (node_cpu_seconds_total{mode="idle",node=~"$node"})'
-_IDLE, _BUSY = ',mode="idle"', ',mode!="idle"'
+_CPUS = of_node("node_cpu:count")
+_DOWN = (
+    f"topk({WORST}, max by (node, device, port) ({_of_node('node_infiniband_link_downed_total')}))"
+)
+_GPUS = 'node=~"$node",gpu=~"$gpu"'
 _NIC = ',device!~"lo|veth.*|docker.*|br-.*"'
+
+_HOTTEST = f"topk({WORST}, {per_gpu('GPU_TEMP', where=_GPUS)})"
 
 HOSTS_THAT_ANSWER = number(
     "Hosts that answer",
     "Hosts that Prometheus scrapes now.",
-    "short",
+    "locale",
     'sum(up{job="node",node=~"$node"})',
 )
 
@@ -46,7 +59,7 @@ SINCE_THE_LAST_BOOT = number(
     f"min(time() - {_of_node('node_boot_time_seconds')})",
 )
 
-CPUS = number("CPUs", "CPUs that the system reports.", "short", f"sum({_CPUS})")
+CPUS = number("CPUs", "CPUs that the system reports.", "locale", f"sum({_CPUS})")
 
 MEMORY = number(
     "Memory",
@@ -74,7 +87,7 @@ CLOCK_IS_OFF_BY = number(
 HOSTS = states(
     "Hosts",
     "Whether Prometheus can scrape the host.",
-    Query('min by (node) (up{job="node",node=~"$node"})', "{{node}}"),
+    Query(worst('min by (node) (up{job="node",node=~"$node"})', least=True), "{{node}}"),
     UP,
 )
 
@@ -82,7 +95,10 @@ SERVICES = states(
     "Services",
     "Whether a service runs on all of the nodes that have it.",
     Query(
-        'min by (name) (node_systemd_unit_state{state="active",type!="oneshot",node=~"$node"})',
+        worst(
+            'min by (name) (node_systemd_unit_state{state="active",type!="oneshot",node=~"$node"})',
+            least=True,
+        ),
         "{{name}}",
     ),
     SERVICE,
@@ -93,28 +109,24 @@ CPU_BUSY = graph(
     "The mean over a node's CPUs.",
     "percentunit",
     Query(
-        f"1 - avg by (node) ({_rate('node_cpu_seconds_total', _IDLE)})",
+        worst(of_node("node_cpu:busy")),
         "{{node}}",
     ),
     top=1,
 )
 
-WHAT_CPUS_DO = graph(
-    "What CPUs do",
-    "CPUs busy in each mode, over the nodes.",
+PROCESSES_THAT_WAIT = graph(
+    "Processes that wait",
+    "Processes that wait for a disk or a filesystem and can do nothing else.",
     "short",
-    Query(
-        f"sum by (mode) ({_rate('node_cpu_seconds_total', _BUSY)})",
-        "{{mode}}",
-    ),
-    stacked=True,
+    Query(worst(f"max by (node) ({_of_node('node_procs_blocked')})"), "{{node}}"),
 )
 
 LOAD_FOR_EACH_CPU = graph(
     "Load for each CPU",
     "Over 1, processes wait for a CPU or for a disk.",
     "short",
-    Query(f"max by (node) ({_of_node('node_load1')}) / on (node) {_CPUS}", "{{node}}"),
+    Query(worst(f"max by (node) ({_of_node('node_load1')}) / on (node) {_CPUS}"), "{{node}}"),
 )
 
 MEMORY_USED = graph(
@@ -122,8 +134,10 @@ MEMORY_USED = graph(
     "Memory that is not available to programs.",
     "percentunit",
     Query(
-        f"1 - {_of_node('node_memory_MemAvailable_bytes')}"
-        f" / {_of_node('node_memory_MemTotal_bytes')}",
+        worst(
+            f"1 - {_of_node('node_memory_MemAvailable_bytes')}"
+            f" / {_of_node('node_memory_MemTotal_bytes')}"
+        ),
         "{{node}}",
     ),
     top=1,
@@ -133,7 +147,7 @@ MEMORY_AVAILABLE = graph(
     "Memory available",
     "Memory that programs can still get without swapping.",
     "bytes",
-    Query(_of_node("node_memory_MemAvailable_bytes"), "{{node}}"),
+    Query(worst(_of_node("node_memory_MemAvailable_bytes"), least=True), "{{node}}"),
 )
 
 FILESYSTEMS = bars(
@@ -141,7 +155,7 @@ FILESYSTEMS = bars(
     "The fullest filesystems.",
     "percentunit",
     Query(
-        "topk(12, max by (node, mountpoint) (1 - node_filesystem_avail_bytes"
+        f"topk({WORST}, max by (node, mountpoint) (1 - node_filesystem_avail_bytes"
         '{node=~"$node"} / (node_filesystem_size_bytes > 0)))',
         "{{node}} {{mountpoint}}",
     ),
@@ -154,7 +168,7 @@ DISKS_BUSY = graph(
     "The share of the time in which a disk had something to do; the busiest of a node.",
     "percentunit",
     Query(
-        f"max by (node) ({_rate('node_disk_io_time_seconds_total')})",
+        worst(f"max by (node) ({_rate('node_disk_io_time_seconds_total')})"),
         "{{node}}",
     ),
     top=1,
@@ -164,8 +178,10 @@ DISKS = graph(
     "Disks",
     "Bytes read and written.",
     "binBps",
-    Query(f"sum by (node) ({_rate('node_disk_read_bytes_total')})", "{{node}} read"),
-    Query(f"sum by (node) ({_rate('node_disk_written_bytes_total')})", "{{node}} written"),
+    Query(worst(f"sum by (node) ({_rate('node_disk_read_bytes_total')})", FEW), "{{node}} read"),
+    Query(
+        worst(f"sum by (node) ({_rate('node_disk_written_bytes_total')})", FEW), "{{node}} written"
+    ),
 )
 
 ETHERNET = graph(
@@ -173,11 +189,11 @@ ETHERNET = graph(
     "All interfaces but those of containers.",
     "Bps",
     Query(
-        f"sum by (node) ({_rate('node_network_receive_bytes_total', _NIC)})",
+        worst(f"sum by (node) ({_rate('node_network_receive_bytes_total', _NIC)})", FEW),
         "{{node}} in",
     ),
     Query(
-        f"sum by (node) ({_rate('node_network_transmit_bytes_total', _NIC)})",
+        worst(f"sum by (node) ({_rate('node_network_transmit_bytes_total', _NIC)})", FEW),
         "{{node}} out",
     ),
 )
@@ -187,35 +203,34 @@ INFINIBAND = graph(
     "All ports.",
     "Bps",
     Query(
-        f"sum by (node) ({_rate('node_infiniband_port_data_received_bytes_total')})",
+        worst(f"sum by (node) ({_rate('node_infiniband_port_data_received_bytes_total')})", FEW),
         "{{node}} in",
     ),
     Query(
-        f"sum by (node) ({_rate('node_infiniband_port_data_transmitted_bytes_total')})",
+        worst(f"sum by (node) ({_rate('node_infiniband_port_data_transmitted_bytes_total')})", FEW),
         "{{node}} out",
     ),
 )
 
 INFINIBAND_PORTS = rows(
     "InfiniBand ports",
-    "The negotiated rate, and how often the link went down.",
+    f"The negotiated rate, and how often the link went down; the {WORST} that did most often.",
     {"node": "Node", "device": "Device", "port": "Port"},
     Column(
-        f"max by (node, device, port) ({_of_node('node_infiniband_rate_bytes_per_second')}) * 8",
+        f"max by (node, device, port) ({_of_node('node_infiniband_rate_bytes_per_second')}) * 8"
+        f" and on (node, device, port) {_DOWN}",
         "Rate",
         "bps",
     ),
-    Column(
-        f"max by (node, device, port) ({_of_node('node_infiniband_link_downed_total')})",
-        "Times down",
-    ),
+    Column(_DOWN, "Times down"),
+    first="Times down",
 )
 
 GPU_BUSY = graph(
     "GPU busy",
-    "The time in which a kernel ran.",
+    "The time in which a kernel ran; the least busy.",
     "percent",
-    Query(per_gpu("GPU_UTIL"), "{{node}} {{gpu}}"),
+    Query(worst(per_gpu("GPU_UTIL", where=_GPUS), least=True), "{{node}} {{gpu}}"),
     top=100,
 )
 
@@ -223,21 +238,55 @@ GPU_MEMORY_USED = graph(
     "GPU memory used",
     "If a GPU is split by MIG, all of its instances together.",
     "mbytes",
-    Query(gpu_memory("FB_USED"), "{{node}} {{gpu}}"),
+    Query(worst(gpu_memory("FB_USED", where=_GPUS)), "{{node}} {{gpu}}"),
 )
 
 GPU_TEMPERATURE = graph(
     "GPU temperature",
     "Of the board.",
     "celsius",
-    Query(per_gpu("GPU_TEMP"), "{{node}} {{gpu}}"),
+    Query(worst(per_gpu("GPU_TEMP", where=_GPUS)), "{{node}} {{gpu}}"),
 )
 
 GPU_POWER = graph(
     "GPU power",
     "Power that the GPU draws.",
     "watt",
-    Query(per_gpu("POWER_USAGE"), "{{node}} {{gpu}}"),
+    Query(worst(per_gpu("POWER_USAGE", where=_GPUS)), "{{node}} {{gpu}}"),
+)
+
+GPUS = rows(
+    "GPUs",
+    f"What each has, and its job; the {WORST} hottest.",
+    {"node": "Node", "gpu": "GPU"},
+    Column(f"{per_gpu('GPU_UTIL', where=_GPUS)} and on (node, gpu) {_HOTTEST}", "Busy", "percent"),
+    Column(_HOTTEST, "Temperature", "celsius"),
+    Column(f"{per_gpu('POWER_USAGE', where=_GPUS)} and on (node, gpu) {_HOTTEST}", "Power", "watt"),
+    first="Temperature",
+)
+
+JOBS_ON_THE_GPUS = rows(
+    "Jobs on the GPUs",
+    f"Jobs that have them now; {WORST} of them.",
+    {"hpc_job": "Job", "user": "User", "account": "Account", "partition": "Partition"},
+    Column(
+        f"topk({WORST}, count by (hpc_job, user, account, partition)"
+        " (max by (hpc_job, user, account, partition, node)"
+        ' (slurm_job_gpu_info{node=~"$node"})))',
+        "Nodes",
+    ),
+    none="No job has a GPU here.",
+)
+
+ALERTS_OF_THE_NODES = rows(
+    "Alerts",
+    f"Alerts that fire here; {FEW} of each severity.",
+    {"severity": "Severity", "alertname": "Alert", "node": "Node"},
+    Column(
+        f"topk by (severity) ({FEW}, max by (severity, alertname, node)"
+        ' (ALERTS{alertstate="firing",node=~"$node",node!=""}))'
+    ),
+    none="No alert fires.",
 )
 
 BOARD = board(
@@ -254,11 +303,13 @@ BOARD = board(
             CERTIFICATES_END_IN,
             CLOCK_IS_OFF_BY,
         ],
+        [ALERTS_OF_THE_NODES, JOBS_ON_THE_GPUS],
         [HOSTS, SERVICES],
     ),
+    section("GPUs", [GPUS, GPU_BUSY], [GPU_MEMORY_USED, GPU_TEMPERATURE, GPU_POWER]),
     section(
         "CPU and memory",
-        [CPU_BUSY, WHAT_CPUS_DO, LOAD_FOR_EACH_CPU],
+        [CPU_BUSY, PROCESSES_THAT_WAIT, LOAD_FOR_EACH_CPU],
         [MEMORY_USED, MEMORY_AVAILABLE],
     ),
     section(
@@ -266,5 +317,5 @@ BOARD = board(
         [FILESYSTEMS, DISKS_BUSY, DISKS],
         [ETHERNET, INFINIBAND, INFINIBAND_PORTS],
     ),
-    section("GPUs", [GPU_BUSY, GPU_MEMORY_USED], [GPU_TEMPERATURE, GPU_POWER]),
+    variables=[choice("gpu", "GPU", 'DCGM_FI_DEV_GPU_TEMP{node=~"$node"}')],
 )

@@ -3,10 +3,15 @@
 A board is a list of sections, a section a title and lines of panels; those of a line are equally
 wide and fill it, so nothing overlaps. Ids are given in that order. What a panel has is what Grafana
 calls it: https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/.
+
+A board is as readable with 1,000 nodes as with four: what there is one of for each node, GPU, job
+or user is counted (`Query`s of their own), spread out (`spread`), or shown where it is worst
+(`worst`, or topk in a table).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -22,6 +27,7 @@ from grafana_foundation_sdk.builders import (
     table,
     timeseries,
 )
+from grafana_foundation_sdk.cog import builder as cog
 from grafana_foundation_sdk.models import common as words
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
@@ -29,8 +35,11 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 TAG = "plumbline"
 COLUMNS = 24  # of Grafana's grid
 DATASOURCE = "plumbline-prometheus"  # the one that the role provisions
+WORST = 20  # lines or rows, of what there may be thousands of
+FEW = WORST // 2  # of each of two queries
 
 Panel = model.Panel
+Link = cog.Builder[model.DashboardLink]
 Variable = dashboard.QueryVariable | dashboard.DatasourceVariable
 Builder = TypeVar(
     "Builder",
@@ -87,6 +96,53 @@ def _thresholds(levels: Levels) -> dashboard.ThresholdsConfig:
     return dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(steps)
 
 
+# --- links ---------------------------------------------------------------------------------------
+
+# The board about a thing, and what its link says, for each label that names one.
+BOARDS_OF = {
+    "node": ("node", "Show this node"),
+    "hpc_job": ("job", "Show this job"),
+    "user": ("user", "Show this user"),
+}
+OF_GPU = ("node", "Show this GPU")
+
+
+def _link(label: str, chosen: Mapping[str, str]) -> Link:
+    """To the board about a label's value: `chosen` has its variables, and what stands for each.
+
+    https://grafana.com/docs/grafana/latest/panels-visualizations/configure-data-links/ has what may
+    stand there. Names come from people: `percentencode` makes each of them one value.
+    """
+    board, title = OF_GPU if label == "gpu" else BOARDS_OF[label]
+    variables = "".join(
+        f"&var-{name}=${{{what}:percentencode}}" for name, what in sorted(chosen.items())
+    )
+    url = f"/d/{TAG}-{board}?${{datasource:queryparam}}{variables}&${{__url_time_range}}"
+    return dashboard.DashboardLink(title).type(model.DashboardLinkType.LINK).url(url)
+
+
+def _of_legends(queries: Sequence[Query]) -> list[Link]:
+    """Links of lines and bars, for the labels that all of their names have."""
+    named = [set(re.findall(r"{{(\w+)}}", query.legend)) for query in queries]
+    labels = set.intersection(*named) if named else set()
+    return [
+        _link(label, {label: f"__field.labels.{label}"}) for label in BOARDS_OF if label in labels
+    ]
+
+
+def _of_columns(labels: Mapping[str, str]) -> Mapping[str, Link]:
+    """Links of a table's cells, by the columns' titles."""
+    links = {
+        title: _link(label, {label: "__value.raw"})
+        for label, title in labels.items()
+        if label in BOARDS_OF
+    }
+    if {"node", "gpu"} <= labels.keys():
+        node = f"__data.fields.{labels['node']}"
+        links[labels["gpu"]] = _link("gpu", {"node": node, "gpu": "__value.raw"})
+    return links
+
+
 # --- panels --------------------------------------------------------------------------------------
 
 
@@ -110,6 +166,7 @@ def graph(
         .line_width(1)
         .show_points(words.VisibilityMode.AUTO)
         .axis_soft_min(0)
+        .data_links(_of_legends(queries))
     )
     if top is not None:
         panel = panel.max(top)
@@ -154,6 +211,7 @@ def bars(
         .orientation(words.VizOrientation.HORIZONTAL)
         .display_mode(words.BarGaugeDisplayMode.BASIC)
         .min(0)
+        .data_links(_of_legends(queries))
     )
     if top is not None:
         panel = panel.max(top)
@@ -177,14 +235,20 @@ def states(
         .legend(common.VizLegendOptions().show_legend(True))
         .show_value(words.VisibilityMode.NEVER)
         .merge_values(True)
+        .data_links(_of_legends([query]))
     )
     return _with(panel, [query]).build()
 
 
-def rows(title: str, description: str, labels: Mapping[str, str], *columns: Column) -> Panel:
+def rows(
+    title: str, description: str, labels: Mapping[str, str], *columns: Column, none: str = "",
+    first: str = "",
+) -> Panel:  # fmt: skip
     """A table of the values now: columns for labels, by what they are titled, then for values.
 
-    Rows of several queries are one where the labels that all of them have are the same.
+    Rows of several queries are one where the labels that all of them have are the same. `first` is
+    the column with the worst at its greatest, where one query alone does not order the rows. `none`
+    says what it means that there are no rows, where that is good.
     """
     values = ["Value"] if len(columns) == 1 else [f"Value #{_ref(n)}" for n in range(len(columns))]
     shown = {name: column for name, column in zip(values, columns, strict=True) if column.title}
@@ -195,12 +259,18 @@ def rows(title: str, description: str, labels: Mapping[str, str], *columns: Colu
         "renameByName": dict(labels) | {name: column.title for name, column in shown.items()},
     }
     panel = _panel(table.Panel(), title, description, "short", 8)
+    if none:
+        panel = panel.no_value(none)
+    for name, link in _of_columns(labels).items():
+        panel = panel.override_by_name(name, [model.DynamicConfigValue("links", [link.build()])])
     for column in shown.values():
         unit = model.DynamicConfigValue("unit", column.unit)
         panel = panel.override_by_name(column.title, [unit])
     if len(columns) > 1:
         panel = panel.with_transformation(_transformation("merge", {}))
     panel = panel.with_transformation(_transformation("organize", organised))
+    if first:
+        panel = panel.sort_by([common.TableSortByFieldState().display_name(first).desc(True)])
     return _with(panel, [Query(column.expr) for column in columns], rows=True).build()
 
 
@@ -252,10 +322,16 @@ def _source() -> dashboard.DatasourceVariable:
     )
 
 
-def choice(name: str, label: str, values: str, everything: str = ".*") -> dashboard.QueryVariable:
-    """Some of what a label has, or all: `name=~"$name"`. What is about no node is about any."""
+def choice(
+    name: str, label: str, values: str, everything: str = ".*", *, one: bool = False
+) -> dashboard.QueryVariable:
+    """Some of what a label has, or all: `name=~"$name"`. What is about no node is about any.
+
+    Of what must be `one` there is no "all", and Grafana chooses the first until somebody does. It
+    escapes what is special in a pattern only where several may be chosen.
+    """
     current = model.VariableOption(text=["All"], value=["$__all"], selected=True)
-    return (
+    built = (
         dashboard.QueryVariable(name)
         .label(label)
         .datasource(model.DataSourceRef("prometheus", "${datasource}"))
@@ -263,10 +339,10 @@ def choice(name: str, label: str, values: str, everything: str = ".*") -> dashbo
         .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(model.VariableSort.NATURAL_ASC)
         .multi(True)
-        .include_all(True)
+        .include_all(not one)
         .all_value(everything)
-        .current(current)
     )
+    return built if one else built.current(current)
 
 
 # --- boards --------------------------------------------------------------------------------------
@@ -321,6 +397,31 @@ def _laid_out(sections: Sequence[Section]) -> list[model.Panel | model.RowPanel]
 
 
 # --- queries -------------------------------------------------------------------------------------
+
+
+def worst(expr: str, count: int = WORST, *, least: bool = False) -> str:
+    """Of a graph's lines those that are highest at its end, or lowest.
+
+    topk over each step by itself would have as many lines as ever were among the highest.
+    """
+    which = "bottomk" if least else "topk"
+    return f"({expr}) and {which}({count}, last_over_time(({expr})[1m:1m] @ end()))"
+
+
+def spread(expr: str) -> tuple[Query, ...]:
+    """Five lines for however many: what the highest, the lowest and those between them have."""
+    return (
+        Query(f"max({expr})", "highest"),
+        Query(f"quantile(0.9, {expr})", "highest tenth"),
+        Query(f"quantile(0.5, {expr})", "median"),
+        Query(f"quantile(0.1, {expr})", "lowest tenth"),
+        Query(f"min({expr})", "lowest"),
+    )
+
+
+def of_node(name: str) -> str:
+    """What rules/boards.yml of the role prometheus records of each node, of those chosen."""
+    return f'max by (node) (node:{name}{{node=~"$node"}})'
 
 
 def highest(metric: str) -> str:

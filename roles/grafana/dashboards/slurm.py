@@ -1,6 +1,7 @@
 """Slurm controller: does Slurm keep up, and what does it make of nodes and jobs?"""
 
 from roles.grafana.dashboards.shared import (
+    WORST,
     Column,
     Query,
     above,
@@ -14,12 +15,27 @@ from roles.grafana.dashboards.shared import (
 )
 
 WELL = {0: ("failed", "red"), 1: ("well", "green")}
+_FREE = (
+    'max by (node) (slurm_node_gpus{node=~"$node"})'
+    ' - on (node) max by (node) (slurm_node_gpus_alloc{node=~"$node"})'
+)
+_STRANDED = (
+    f"topk({WORST}, {_FREE} > 0 and on (node) max by (node) (slurm_node_cpus_alloc)"
+    " >= on (node) max by (node) (slurm_node_cpus_effective))"
+)
 EXPORTER = "2m"  # sdiag is asked once a minute
+
+_LARGEST = f"topk({WORST}, max by (partition) (slurm_partition_nodes))"
+
+
+def _of_partitions(metric: str) -> str:
+    return f"max by (partition) ({metric}) and on (partition) {_LARGEST}"
+
 
 THREADS = number(
     "Threads",
     "Requests that slurmctld is serving. It has at most 256 threads.",
-    "short",
+    "locale",
     highest("slurm_server_thread_cnt"),
     above(100, 200),
 )
@@ -27,7 +43,7 @@ THREADS = number(
 MESSAGES_TO_NODES = number(
     "Messages to nodes",
     "Messages that slurmctld has not yet sent to nodes.",
-    "short",
+    "locale",
     highest("slurm_agent_queue_size"),
     above(100, 500),
 )
@@ -35,7 +51,7 @@ MESSAGES_TO_NODES = number(
 MESSAGES_TO_SLURMDBD = number(
     "Messages to slurmdbd",
     "They wait while slurmdbd or its database is down. Beyond MaxDBDMsgs, records are lost.",
-    "short",
+    "locale",
     highest("slurm_slurmdbd_queue_size"),
     above(1000, 5000),
 )
@@ -94,25 +110,27 @@ JOBS_BY_STATE = graph(
 
 PARTITIONS = rows(
     "Partitions",
-    "A node counts in each of its partitions.",
+    f"A node counts in each of its partitions; the {WORST} with the most nodes.",
     {"partition": "Partition"},
-    Column("max by (partition) (slurm_partition_nodes)", "Nodes"),
-    Column("max by (partition) (slurm_partition_cpus)", "CPUs"),
-    Column("max by (partition) (slurm_partition_nodes_cpus_alloc)", "CPUs allocated"),
-    Column("max by (partition) (slurm_partition_gpus)", "GPUs"),
-    Column("max by (partition) (slurm_partition_gpus_alloc)", "GPUs allocated"),
-    Column("max by (partition) (slurm_partition_jobs_running)", "Running"),
-    Column("max by (partition) (slurm_partition_jobs_pending)", "Waiting"),
+    Column(_LARGEST, "Nodes"),
+    Column(_of_partitions("slurm_partition_cpus"), "CPUs"),
+    Column(_of_partitions("slurm_partition_nodes_cpus_alloc"), "CPUs allocated"),
+    Column(_of_partitions("slurm_partition_gpus"), "GPUs"),
+    Column(_of_partitions("slurm_partition_gpus_alloc"), "GPUs allocated"),
+    Column(_of_partitions("slurm_partition_jobs_running"), "Running"),
+    Column(_of_partitions("slurm_partition_jobs_pending"), "Waiting"),
 )
 
 NODES = rows(
-    "Nodes",
-    "What Slurm can give to jobs, and what jobs have.",
+    "GPUs that no job can have",
+    f"Nodes with free GPUs and without a free CPU; the {WORST} with the most such GPUs.",
     {"node": "Node"},
-    Column('max by (node) (slurm_node_cpus_effective{node=~"$node"})', "CPUs"),
-    Column('max by (node) (slurm_node_cpus_alloc{node=~"$node"})', "CPUs allocated"),
-    Column('max by (node) (slurm_node_gpus{node=~"$node"})', "GPUs"),
-    Column('max by (node) (slurm_node_gpus_alloc{node=~"$node"})', "GPUs allocated"),
+    Column(_STRANDED, "GPUs free"),
+    Column(f"max by (node) (slurm_node_gpus) and on (node) {_STRANDED}", "GPUs"),
+    Column(f"max by (node) (slurm_node_cpus_alloc) and on (node) {_STRANDED}", "CPUs allocated"),
+    Column(f"max by (node) (slurm_node_cpus_effective) and on (node) {_STRANDED}", "CPUs"),
+    none="Wherever GPUs are free, CPUs are.",
+    first="GPUs free",
 )
 
 CYCLES = graph(
@@ -171,9 +189,14 @@ TIME_SPENT_ON_REQUESTS = graph(
 
 FAIR_SHARE = rows(
     "Fair share",
-    "Fair-share factor of each user in an account: 1 means unused, 0 heavily overused.",
+    "Fair-share factor of a user in an account: 1 means unused, 0 heavily overused;"
+    f" the {WORST} lowest.",
     {"account": "Account", "user": "User"},
-    Column("max by (account, user) (slurm_account_fairshare)", "Factor", "percentunit"),
+    Column(
+        f"bottomk({WORST}, max by (account, user) (slurm_account_fairshare))",
+        "Factor",
+        "percentunit",
+    ),
 )
 
 QUESTIONS_TO_SLURM = states(

@@ -1,6 +1,8 @@
 """Validation history: what was proven, when, and how far from its threshold?"""
 
 from roles.grafana.dashboards.shared import (
+    FEW,
+    WORST,
     Column,
     Query,
     above,
@@ -13,6 +15,7 @@ from roles.grafana.dashboards.shared import (
     rows,
     section,
     states,
+    worst,
 )
 
 VERDICTS = {"pass": 1, "skip": 2, "inconclusive": 3, "warn": 4, "fail": 5}
@@ -67,10 +70,19 @@ _COUNTED = " or ".join(
 _WORST_OF_SUBJECTS = f"max by (subject) ({_GRADED} or {_OF_EACH_NODE})"
 _WORST_OF_CHECKS = f"max by (check) ({_GRADED} or {_COUNTED})"
 
+_BAD = 'verdict=~"fail|warn|inconclusive"'
+# Of what is told by itself, what came closest to its threshold or is beyond it.
+_AT_LEAST = f'{_OF_NODES},op="≥"'
+_CLOSEST = (
+    f"topk({WORST}, max by ({_EACH}) ({_family('threshold', _AT_LEAST)})"
+    f" / (max by ({_EACH}) ({_family('value', _OF_NODES)}) != 0)"
+    f" or {_to_threshold('≤')})"
+)
+
 FAILURES = number(
     "Failures",
     "Failures in the last runs.",
-    "short",
+    "locale",
     _count("fail"),
     above(1),
 )
@@ -78,7 +90,7 @@ FAILURES = number(
 PASSED = number(
     "Passed",
     "Passes of single nodes in the last complete runs.",
-    "short",
+    "locale",
     f"sum({_family('judged', _PASSED)}) or vector(0)",
 )
 
@@ -116,26 +128,44 @@ VERDICTS_BARS = bars(
 
 WHAT_IS_NOT_A_PASS = rows(
     "What is not a pass",
-    "The last verdict of each check that warns, fails or is inconclusive.",
+    f"The {WORST} worst last verdicts, failures first.",
     {"suite": "Suite", "check": "Check", "subject": "Subject", "verdict": "Verdict"},
     Column(
-        "max by (suite, check, subject, verdict) ("
-        + _family("verdict", _OF_NODES + ',verdict=~"fail|warn|inconclusive"')
-        + " == 1)"
+        f"topk({WORST}, max by (suite, check, subject, verdict) ("
+        + graded(
+            "plumbline_validation_verdict",
+            "verdict",
+            {verdict: grade for verdict, grade in VERDICTS.items() if grade > VERDICTS["skip"]},
+            _OF_NODES,
+        )
+        + ") > 0)"
     ),
+    none="All passed.",
 )
 
-VERDICTS_OF_EACH_SUBJECT = states(
-    "Verdicts of each subject",
-    "The worst verdict of its checks.",
-    Query(_WORST_OF_SUBJECTS, "{{subject}}"),
+CHECKS_THAT_ARE_NOT_A_PASS = rows(
+    "Checks with the most",
+    f"Of how many subjects a check warns, fails or is inconclusive; the {WORST} with the most.",
+    {"suite": "Suite", "check": "Check", "verdict": "Verdict"},
+    Column(
+        f"topk({WORST}, count by (suite, check, verdict)"
+        f" ({_family('verdict', f'{_OF_NODES},{_BAD}')} == 1))",
+        "Subjects",
+    ),
+    none="All passed.",
+)
+
+VERDICTS_OF_THE_WORST_SUBJECTS = states(
+    "Verdicts of the worst subjects",
+    f"The worst verdict of a subject's checks, of the {WORST} that are worst at the end.",
+    Query(worst(_WORST_OF_SUBJECTS), "{{subject}}"),
     GRADES,
 )
 
-VERDICTS_OF_EACH_CHECK = states(
-    "Verdicts of each check",
-    "The worst verdict of its subjects.",
-    Query(_WORST_OF_CHECKS, "{{check}}"),
+VERDICTS_OF_THE_WORST_CHECKS = states(
+    "Verdicts of the worst checks",
+    f"The worst verdict of a check's subjects, of the {WORST} that are worst at the end.",
+    Query(worst(_WORST_OF_CHECKS), "{{check}}"),
     GRADES,
 )
 
@@ -158,8 +188,8 @@ WHAT_MUST_BE_AT_LEAST_SOMETHING = graph(
     "The measured value as a percentage of its threshold; of nodes that pass, the lowest. "
     "Below 100 % it fails.",
     "percentunit",
-    Query(_to_threshold("≥"), "{{check}} {{subject}} {{metric}}"),
-    Query(_closest("≥", "min"), "{{check}} {{metric}}, passing nodes"),
+    Query(worst(_to_threshold("≥"), FEW, least=True), "{{check}} {{subject}} {{metric}}"),
+    Query(worst(_closest("≥", "min"), FEW, least=True), "{{check}} {{metric}}, passing nodes"),
 )
 
 WHAT_MUST_BE_AT_MOST_SOMETHING = graph(
@@ -167,13 +197,14 @@ WHAT_MUST_BE_AT_MOST_SOMETHING = graph(
     "The measured value as a percentage of its threshold; of nodes that pass, the highest. "
     "Above 100 % it fails.",
     "percentunit",
-    Query(_to_threshold("≤"), "{{check}} {{subject}} {{metric}}"),
-    Query(_closest("≤", "max"), "{{check}} {{metric}}, passing nodes"),
+    Query(worst(_to_threshold("≤"), FEW), "{{check}} {{subject}} {{metric}}"),
+    Query(worst(_closest("≤", "max"), FEW), "{{check}} {{metric}}, passing nodes"),
 )
 
 VALUES = rows(
     "Values",
-    "What failed and what nodes did together: the last values and their thresholds, with units.",
+    "What failed and what nodes did together: the last values and their thresholds, with units;"
+    f" the {WORST} closest to their threshold or beyond it.",
     {
         "suite": "Suite",
         "check": "Check",
@@ -183,11 +214,11 @@ VALUES = rows(
         "op": "Must be",
     },
     Column(
-        f"max by ({_EACH}) ({_family('value', _OF_NODES)})",
+        f"max by ({_EACH}) ({_family('value', _OF_NODES)}) and on ({_EACH}) {_CLOSEST}",
         "Measured",
     ),
     Column(
-        f"max by ({_EACH}, op) ({_family('threshold', _OF_NODES)})",
+        f"max by ({_EACH}, op) ({_family('threshold', _OF_NODES)}) and on ({_EACH}) {_CLOSEST}",
         "Threshold",
     ),
 )
@@ -199,9 +230,13 @@ BOARD = board(
     section(
         "The last runs",
         [FAILURES, PASSED, LAST_RUN, LONGEST_WITHOUT, TOOK],
-        [VERDICTS_BARS, WHAT_IS_NOT_A_PASS],
+        [VERDICTS_BARS, CHECKS_THAT_ARE_NOT_A_PASS, WHAT_IS_NOT_A_PASS],
     ),
-    section("History", [VERDICTS_OF_EACH_SUBJECT, VERDICTS_OF_EACH_CHECK], [NODES, EXIT_CODE]),
+    section(
+        "History",
+        [VERDICTS_OF_THE_WORST_SUBJECTS, VERDICTS_OF_THE_WORST_CHECKS],
+        [NODES, EXIT_CODE],
+    ),
     section(
         "Measured", [WHAT_MUST_BE_AT_LEAST_SOMETHING, WHAT_MUST_BE_AT_MOST_SOMETHING], [VALUES]
     ),

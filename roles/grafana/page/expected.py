@@ -81,7 +81,8 @@ def of_alerts(folder: Path = RULES) -> Iterator[ExpectedQuery]:
     for path in sorted(folder.glob("*.yml")):
         for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
             for rule in group["rules"]:
-                yield from _of_alert(rule)
+                if "alert" in rule:
+                    yield from _of_alert(rule)
 
 
 def _of_alert(rule: Mapping[str, Any]) -> Iterator[ExpectedQuery]:

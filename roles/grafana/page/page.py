@@ -7,6 +7,7 @@ among the worst is counted. Graphs are Grafana's.
 from __future__ import annotations
 
 import time
+import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,14 @@ from pathlib import Path
 import jinja2
 
 from cluster.prometheus import NoAnswer, Series
+from cluster.text import printable
 from roles.grafana.page import expected, units
 from roles.grafana.page.boards import Board, Panel
 
 HERE = Path(__file__).parent
 RANGE_S = 3600  # of queries that look back
 SHOWN = 20  # nodes
+LENGTH = 200  # of a name or a reason: people give them, and Slurm takes any
 
 # A panel shows one number; of these dashboards all such panels, or those of these titles.
 NUMBERS: Mapping[str, Sequence[str]] = {
@@ -39,6 +42,7 @@ VERDICTS = (
 RESULTS = "max by (suite, verdict) (plumbline_validation_results)"
 LAST_RUNS = "max by (suite) (plumbline_validation_last_run_timestamp_seconds)"
 
+CLUSTER = "the cluster"
 OUT_OF_SERVICE, BAD, DOUBTFUL = 3, 2, 1
 COLOURS = {OUT_OF_SERVICE: "red", BAD: "red", DOUBTFUL: "orange"}
 WORST_FIRST = ("fail", "warn", "inconclusive", "skip", "pass")
@@ -55,6 +59,7 @@ class Number:
     text: str
     colour: str = "text"
     why: str = ""
+    board: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Fault:
 
     rank: int
     text: str
+    of_node: bool = True  # and not of a kind of node, or of the cluster
 
     @property
     def colour(self) -> str:
@@ -73,6 +79,10 @@ class Fault:
 class NodeFaults:
     name: str
     faults: tuple[Fault, ...]
+
+    @property
+    def is_node(self) -> bool:
+        return any(fault.of_node for fault in self.faults)
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -97,7 +107,25 @@ class Page:
     failed: tuple[str, ...]
 
 
-def page(ask: Ask, boards: Iterable[Board], end: float, listed: expected.Listed) -> Page:
+@dataclass(frozen=True)
+class Grafana:
+    """Where a Grafana with these boards is, and the time that its boards shall show; "" is none."""
+
+    url: str
+    end: float
+
+    def link(self, board: str, **variables: str) -> str:
+        if not self.url:
+            return ""
+        chosen = {f"var-{name}": value for name, value in variables.items()}
+        span = {"from": round(1000 * (self.end - RANGE_S)), "to": round(1000 * self.end)}
+        query = urllib.parse.urlencode({**chosen, **span}, quote_via=urllib.parse.quote)
+        return f"{self.url.rstrip('/')}/d/{board}?{query}"
+
+
+def page(
+    ask: Ask, boards: Iterable[Board], end: float, listed: expected.Listed, grafana: str = ""
+) -> Page:
     failed: list[str] = []
 
     def answer(expr: str) -> list[Series]:
@@ -121,7 +149,8 @@ def page(ask: Ask, boards: Iterable[Board], end: float, listed: expected.Listed)
         numbers=numbers,
         is_known=any(number.title == "Nodes" and number.text for number in numbers),
         nodes=nodes[:SHOWN],
-        more=max(0, len(nodes) - SHOWN),
+        ill=len(nodes),
+        grafana=Grafana(grafana, end),
         verdicts=WORST_FIRST,
         suites=list(_suites(answer, end)),
         failed=failed,
@@ -140,19 +169,22 @@ def _numbers(ask: Ask, boards: Iterable[Board], listed: expected.Listed) -> Iter
         for query in expected.of_panels([board], RANGE_S):
             title = query.place[1]
             if title in titles:
-                yield _number(panels[title], ask(query.expr), expected.why(listed, query))
+                reason = expected.why(listed, query)
+                yield _number(board.uid, panels[title], ask(query.expr), reason)
 
 
-def _number(panel: Panel, answer: Sequence[Series], reason: expected.Reason | None) -> Number:
+def _number(
+    board: str, panel: Panel, answer: Sequence[Series], reason: expected.Reason | None
+) -> Number:
     if not answer:
         why = reason.why if reason else "Nothing is listed that explains it: something is wrong."
-        return Number(panel.title, panel.description, "", why=why)
+        return Number(panel.title, panel.description, "", why=why, board=board)
     value, colour = answer[0].last, "text"
     for step in panel.defaults.get("thresholds", {}).get("steps", ()):
         if step["value"] is None or value >= step["value"]:
             colour = step["color"]
     text = units.written(value, panel.defaults["unit"])
-    return Number(panel.title, panel.description, text, colour)
+    return Number(panel.title, panel.description, text, colour, board=board)
 
 
 # --- nodes ---------------------------------------------------------------------------------------
@@ -164,20 +196,31 @@ def _faults(ask: Ask) -> Iterator[tuple[str, Fault]]:
     for series in ask(STATES):
         states.setdefault(series.labels["node"], []).append(series.labels["state"])
     reasons = {series.labels["node"]: series.labels for series in ask(REASONS)}
-    for node, of_node in states.items():
-        text = ", ".join(sorted(of_node))
+    for node, words in states.items():
+        text = ", ".join(sorted(words))
         if node in reasons:
-            text += f": {reasons[node].get('reason', '')} ({reasons[node].get('user', '')})"
+            text += f": {_shown(reasons[node], 'reason')} ({_shown(reasons[node], 'user')})"
         yield node, Fault(OUT_OF_SERVICE, text)
     for series in ask(ALERTS):
-        labels = series.labels
-        rank = BAD if labels.get("severity") == "critical" else DOUBTFUL
-        yield labels.get("node") or "the cluster", Fault(rank, labels["alertname"])
+        rank = BAD if series.labels.get("severity") == "critical" else DOUBTFUL
+        of_node = bool(series.labels.get("node"))
+        yield _of(series, "node"), Fault(rank, _shown(series.labels, "alertname"), of_node)
     for series in ask(VERDICTS):
-        labels = series.labels
-        rank = BAD if labels["verdict"] == "fail" else DOUBTFUL
-        text = f"{labels['check']}: {labels['verdict']} ({labels['suite']})"
-        yield labels.get("node") or labels.get("subject") or "the cluster", Fault(rank, text)
+        check, verdict, suite = (
+            _shown(series.labels, label) for label in ("check", "verdict", "suite")
+        )
+        rank = BAD if verdict == "fail" else DOUBTFUL
+        of_node = bool(series.labels.get("node"))
+        yield _of(series, "node", "subject"), Fault(rank, f"{check}: {verdict} ({suite})", of_node)
+
+
+def _of(series: Series, *labels: str) -> str:
+    return next(filter(None, (_shown(series.labels, label) for label in labels)), CLUSTER)
+
+
+def _shown(labels: Mapping[str, str], label: str) -> str:
+    """One line without what is invisible or turns text round."""
+    return printable(labels.get(label, ""), LENGTH)
 
 
 def worst_first(faults: Iterable[tuple[str, Fault]]) -> list[NodeFaults]:
@@ -197,9 +240,9 @@ def worst_first(faults: Iterable[tuple[str, Fault]]) -> list[NodeFaults]:
 def _suites(ask: Ask, end: float) -> Iterator[Suite]:
     verdicts: dict[str, dict[str, int]] = {}
     for series in ask(RESULTS):
-        of_suite = verdicts.setdefault(series.labels["suite"], {})
+        of_suite = verdicts.setdefault(_shown(series.labels, "suite"), {})
         of_suite[series.labels["verdict"]] = int(series.last)
-    began = {series.labels["suite"]: series.last for series in ask(LAST_RUNS)}
+    began = {_shown(series.labels, "suite"): series.last for series in ask(LAST_RUNS)}
     for name in sorted(verdicts):
         age = units.written(end - began[name], "s") if name in began else ""
         yield Suite(name, verdicts[name], age)

@@ -6,15 +6,10 @@ import math
 
 # What a unit is written as, from which value on.
 _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
-    "short": ((1, ""), (1e3, " K"), (1e6, " Mil"), (1e9, " Bil")),
     "percentunit": ((0.01, "%"),),
     "celsius": ((1, " °C"),),
     "s": ((1e-3, " ms"), (1, " s"), (60, " min"), (3600, " h"), (86400, " days")),
 }
-
-
-def known(unit: str) -> bool:
-    return unit in _STEPS
 
 
 def written(value: float, unit: str) -> str:
@@ -22,6 +17,8 @@ def written(value: float, unit: str) -> str:
     >>> written(0.375, "percentunit")
     '37.5%'
     """
+    if unit == "locale":  # a count
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
     steps = _STEPS[unit]
     # Rounding must not turn a whole step into 0.99 of it.
     fitting = [step for step in steps if step[0] <= abs(value) * (1 + 1e-9)]

@@ -29,5 +29,5 @@ def program() -> Callable[..., CompletedProcess[str]]:
 def prometheus(tmp_path_factory) -> Iterator[str]:
     """Its address."""
     folder = tmp_path_factory.mktemp("prometheus")
-    with fed_prometheus.running(folder, sample.text()) as url:
+    with fed_prometheus.running(folder, sample.text(), sample.recorded()) as url:
         yield url

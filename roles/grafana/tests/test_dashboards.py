@@ -1,12 +1,17 @@
 """The dashboards: what is made of them is the same each time, and Grafana and people can use it."""
 
 import itertools
+import json
 import re
+from typing import Any
 
 import pytest
+import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import dashboard as model
 
-from roles.grafana.dashboards import files
-from roles.grafana.page import boards, promql
+from roles.grafana.dashboards import cluster, files
+from roles.grafana.page import boards, expected, promql
 from roles.grafana.tests import sample
 from tests import promtool
 
@@ -15,8 +20,8 @@ from tests import promtool
 KINDS = {"bargauge", "gauge", "row", "stat", "state-timeline", "table", "timeseries"}
 # That a unit is misspelt, Grafana does not say: it shows it behind the number.
 UNITS = {
-    "binBps", "Bps", "bps", "bool_yes_no", "bytes", "celsius", "hertz", "mbytes", "none", "ops",
-    "percent", "percentunit", "reqps", "s", "short", "watt", "watth",
+    "binBps", "Bps", "bps", "bool_yes_no", "bytes", "celsius", "hertz", "locale", "mbytes", "none",
+    "ops", "percent", "percentunit", "reqps", "s", "short", "watt", "watth",
 }  # fmt: skip
 
 BOARDS = boards.own()
@@ -55,9 +60,10 @@ def test_a_folder_that_cannot_be_written_is_told(program, tmp_path):
 # --- boards --------------------------------------------------------------------------------------
 
 
-def test_there_are_six_each_with_a_uid_and_a_title_of_its_own():
-    assert len(BOARDS) == 6
-    assert len({board.uid for board in BOARDS}) == len({board.title for board in BOARDS}) == 6
+def test_each_has_a_uid_and_a_title_of_its_own():
+    assert len(BOARDS) >= 9
+    for names in ({board.uid for board in BOARDS}, {board.title for board in BOARDS}):
+        assert len(names) == len(BOARDS)
 
 
 @each_board
@@ -123,6 +129,86 @@ def test_variables_list_values_of_labels_that_are_there(board):
         assert {match[2], *selector.labels} <= KNOWN[selector.metric]
 
 
+def test_a_node_is_as_bad_as_the_rule_records_it():
+    rules = yaml.safe_load((expected.RULES / "boards.yml").read_text(encoding="utf-8"))
+    (group,) = rules["groups"]
+    # The sum of a series over time is so many minutes.
+    assert group["interval"] == "1m"
+    (rule,) = (one for one in group["rules"] if one["record"] == "node:slurm_node_state:worst")
+    told = re.findall(r'slurm_node_state{state="(\w+)"} \* (\d)', rule["expr"])
+    assert {state: int(grade) for state, grade in told} == cluster.STATES
+    assert {int(grade) for _, grade in told} == set(cluster.GRADES)
+
+
+def links(panel: boards.Panel) -> list[dict[str, Any]]:
+    of_cells = (
+        link
+        for override in panel.settings["fieldConfig"]["overrides"]
+        for change in override["properties"]
+        if change["id"] == "links"
+        for link in change["value"]
+    )
+    return [*panel.defaults.get("links", ()), *of_cells]
+
+
+@pytest.mark.parametrize(
+    ("panel", "link"),
+    [
+        ("Cluster overview/Nodes with alerts", "node?var-node=__value.raw"),
+        ("GPU fleet/Errors of the boards", "node?var-node=__value.raw"),
+        (
+            "GPU fleet/Errors of the boards",
+            "node?var-gpu=__value.raw&var-node=__data.fields.Node",
+        ),
+        ("GPU fleet/Hottest nodes", "node?var-node=__field.labels.node"),
+        ("Node detail/Jobs on the GPUs", "job?var-hpc_job=__value.raw"),
+        ("One job/Whose it is", "user?var-user=__value.raw"),
+        ("One job/Its least busy GPUs", "node?var-node=__value.raw"),
+        ("Users/Least busy jobs", "job?var-hpc_job=__value.raw"),
+    ],
+)
+def test_a_name_leads_to_the_board_about_it(panel, link):
+    (found,) = (one for board, one in PANELS if f"{board.title}/{one.title}" == panel)
+    board, _, variables = link.partition("?")
+    chosen = "".join(
+        f"&{name}=${{{value}:percentencode}}"
+        for name, value in (pair.split("=") for pair in variables.split("&"))
+    )
+    url = f"/d/plumbline-{board}?${{datasource:queryparam}}{chosen}&${{__url_time_range}}"
+    assert url in [each["url"] for each in links(found)]
+
+
+@each_board
+def test_links_lead_to_boards_and_choose_what_these_have(board):
+    by_uid = {one.uid: one for one in BOARDS}
+    for panel in board.asking:
+        for link in links(panel):
+            uid, _, query = link["url"].removeprefix("/d/").partition("?")
+            chosen = re.findall(r"var-(\w+)=\$\{[\w.]+:percentencode\}", query)
+            assert chosen
+            assert set(chosen) <= by_uid[uid].variables.keys(), panel.title
+
+
+@each_board
+def test_a_table_of_nodes_jobs_or_users_has_links(board):
+    for panel in board.asking:
+        if panel.kind == "table":
+            (named,) = (
+                step["options"]["renameByName"]
+                for step in panel.settings["transformations"]
+                if step["id"] == "organize"
+            )
+            assert len(links(panel)) == len(
+                named.keys() & {"node", "hpc_job", "user", *(["gpu"] if "node" in named else [])}
+            ), panel.title
+
+
+@each_board
+def test_grafanas_own_types_read_it_and_write_the_same(board):
+    read = model.Dashboard.from_json(board.document)
+    assert json.loads(json.dumps(read, cls=JSONEncoder)) == board.document
+
+
 # --- panels --------------------------------------------------------------------------------------
 
 
@@ -136,8 +222,9 @@ def test_panels_say_what_they_are(board):
         assert panel.description.endswith("."), panel.title
         assert panel.defaults["unit"] in UNITS, panel.title
         for override in panel.settings["fieldConfig"]["overrides"]:
-            assert override["properties"][0]["id"] == "unit"
-            assert override["properties"][0]["value"] in UNITS
+            (what,) = override["properties"]
+            assert what["id"] in {"unit", "links"}
+            assert what["id"] == "links" or what["value"] in UNITS
         assert panel.settings["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
         assert panel.targets
         assert len({target.ref for target in panel.targets}) == len(panel.targets)
@@ -180,7 +267,7 @@ def test_a_table_shows_each_label_that_is_left_and_no_other(board):
         labels = {name for name in renamed if not name.startswith("Value")}
         left = set()
         for target in panel.targets:
-            match = re.search(r"^(?:max|count|avg|min|sum) by \(([^)]*)\)", target.expr)
+            match = re.search(r"^\W*(?:(?:top|bottom)k.*?\(\d+, )?\w+ by \(([^)]*)\)", target.expr)
             assert match, target.expr
             left |= set(match[1].split(", "))
         assert left == labels, panel.title

@@ -8,9 +8,9 @@ from roles.grafana.page import units
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
-        (0, "short", "0"),
-        (5, "short", "5"),
-        (12345, "short", "12.3 K"),
+        (0, "locale", "0"),
+        (1000, "locale", "1,000"),
+        (12345.5, "locale", "12,345.5"),
         (0.375, "percentunit", "37.5%"),
         (1, "percentunit", "100%"),
         (0, "percentunit", "0%"),

@@ -25,6 +25,7 @@ def row(job="4711", **changes):
         "AllocTRES": "billing=16,cpu=16,gres/gpu:h100_sxm=4,gres/gpu=4,mem=64G,node=2",
         "TotalCPU": "08:00:00",
         "TRESUsageInTot": "",
+        "ConsumedEnergyRaw": "",
     }
     assert set(changes) <= set(cells)
     cells |= changes

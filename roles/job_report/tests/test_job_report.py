@@ -37,7 +37,7 @@ def test_the_task_of_an_array_is_known_by_the_id_that_metrics_have():
     ],
 )
 def test_durations(text, seconds):
-    assert sacct._duration(text) == seconds
+    assert sacct.duration(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,19 @@ def test_durations(text, seconds):
     [("64G", 64 * 2**30), ("1.50M", 1572864), ("12345", 12345), ("0", 0), ("", None), ("x", None)],
 )
 def test_sizes(text, size):
-    assert sacct._bytes(text) == size
+    assert sacct.size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("said", "joules"),
+    [("7200000", 7200000), ("", None), ("0", None), ("4294967294", None), (str(2**64 - 2), None)],
+)
+def test_energy_is_what_slurm_measured_or_nothing(said, joules):
+    found = job(ConsumedEnergyRaw=said)
+    assert found.energy_j == joules
+    text = report.text(report.build(found, lambda _: usage.Measured()))
+    assert ("  energy  2.00 kWh, of its nodes as a whole" in text.splitlines()) is bool(joules)
+    assert job(ConsumedEnergyRaw=said, End="Unknown", State="RUNNING").energy_j is None
 
 
 def test_what_is_not_there_yet_is_none():
@@ -64,7 +76,7 @@ def test_what_is_not_there_yet_is_none():
     [
         ("", "accounting has no job 4711, or none that you may see"),
         (f"{row('4711_1')}\n{row('4711_2')}", "4711 is 2 jobs; name one of them, such as 4711_1."),
-        ("a|b", "sacct says 1 columns where 17 were asked for."),
+        ("a|b", "sacct says 1 columns where 18 were asked for."),
     ],
 )
 def test_what_is_no_job_is_one_sentence(text, why):

@@ -24,6 +24,15 @@ def test_a_bare_python_runs_what_is_packed(tmp_path):
     )
     assert (none.returncode, none.stdout) == (1, "")
     assert none.stderr == "sacct cannot be started: No such file or directory.\n"
+    for name in ("sacct", "sacctmgr", "sinfo", "sreport"):
+        (tmp_path / name).symlink_to("/bin/true")
+    page = tmp_path / "month.html"
+    subprocess.run(
+        [*command, "--month", "2026-10", "--html", str(page)],
+        env={"PATH": str(tmp_path)},
+        check=True,
+    )
+    assert "Use of the cluster in 2026-10" in page.read_text()
 
 
 def test_a_program_or_service_that_does_not_run_is_told():

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from cryptography import x509
 
+from cluster.text import label
+
 NAME = "plumbline_certificate_expiry_timestamp_seconds"
 
 
@@ -19,7 +21,9 @@ def textfile(certificates: Mapping[str, str]) -> str:
         f"# HELP {NAME} When a certificate ends, in seconds since 1970.",
         f"# TYPE {NAME} gauge",
     ]
-    lines += [f'{NAME}{{path="{path}"}} {ends(pem)}' for path, pem in certificates.items() if pem]
+    lines += [
+        f'{NAME}{{path="{label(path)}"}} {ends(pem)}' for path, pem in certificates.items() if pem
+    ]
     return "\n".join(lines) + "\n"
 
 

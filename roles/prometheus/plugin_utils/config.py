@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from playbooks.plugin_utils.documents import plain, to_yaml
+from cluster.text import label
+from playbooks.plugin_utils.documents import plain
 
 # What a rule of ours names its runbook by, below the root of the documentation.
 RUNBOOK = re.compile(r"^( *)runbook: (docs/runbooks/\w+\.md)$", re.MULTILINE)
@@ -90,7 +91,8 @@ def scrape_config(
         for key in ("scrape_interval", "scrape_timeout", "metrics_path", "honor_labels")
         if key in job
     }
-    rules = speaking(job.get("speaks_of_nodes") or ())
+    own = job.get("metric_relabel_configs") or ()
+    rules = [*speaking(job.get("speaks_of_nodes") or ()), *own]
     return {
         "job_name": job["name"],
         **more,
@@ -109,19 +111,89 @@ def access(user: str, password_file: str, authority: str) -> dict[str, Any]:
     }
 
 
+# Keys of Prometheus' own whose value is a secret; each has a sister that names a file.
+# https://prometheus.io/docs/prometheus/latest/configuration/configuration/#remote_write
+INLINE_SECRETS = {
+    "password": "password_file",
+    "credentials": "credentials_file",
+    "bearer_token": "bearer_token_file",
+    "client_secret": "client_secret_file",
+    "key": "key_file",
+    "secret_key": "a profile",
+}
+SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+def store_problems(
+    variable: str, entries: Any, folder: str, secrets: Iterable[str]
+) -> Iterator[str]:
+    """Clauses with their subject: secrets in plain text, and files that nobody puts there.
+
+    `secrets` are names of files in `folder`, the one of a site's own.
+    """
+    for path, key, value in _leaves(variable, entries):
+        if key in INLINE_SECRETS:
+            yield (
+                f"{path} is a secret; put it into a file of prometheus_secret_files, "
+                f"and say {INLINE_SECRETS[key]} instead"
+            )
+        elif isinstance(value, str) and value.startswith(f"{folder}/"):
+            name = value.removeprefix(f"{folder}/")
+            if name not in secrets:
+                yield f"{path} is {value}, and prometheus_secret_files has no {name}"
+
+
+def secret_name_problems(names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        if not SECRET_NAME.fullmatch(str(name)):
+            yield (
+                f"prometheus_secret_files has {name!r}, which is no name of a file; give it "
+                "letters, digits, -, _ and ."
+            )
+
+
+def _leaves(path: str, value: Any, key: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Every value that has no further ones, with the way to it and its own key."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _leaves(f"{path}.{name}", inner, str(name))
+    elif isinstance(value, (list, tuple)):
+        for number, inner in enumerate(value):
+            yield from _leaves(f"{path}[{number}]", inner, key)
+    else:
+        yield path, key, value
+
+
+def written(entries: Sequence[Mapping[str, Any]], label: str, name: str) -> list[dict[str, Any]]:
+    """Entries of `remote_write`; with a label, each sample says which Prometheus sent it.
+
+    The label is added after all of the site's own rules. It is no external label: Alertmanager
+    would take the same alert of two Prometheis for two alerts.
+    """
+    if not label:
+        return [dict(entry) for entry in entries]
+    rule = {"target_label": label, "replacement": name.replace("$", "$$")}
+    return [
+        {**entry, "write_relabel_configs": [*(entry.get("write_relabel_configs") or ()), rule]}
+        for entry in entries
+    ]
+
+
 def prometheus_yml(
     *,
     jobs: Sequence[ScrapeJob],
     scraping: Mapping[str, Any],
     serving: Mapping[str, Any],
     alertmanagers: Sequence[str],
+    alertmanager_configs: Sequence[Mapping[str, Any]] = (),
     scrape_interval: str,
     external_labels: Mapping[str, Any],
     scrape_configs: Sequence[Mapping[str, Any]],
     remote_write: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The document prometheus.yml; a site's own scrape_configs come last, as they are."""
-    told = {**serving, "static_configs": [{"targets": list(alertmanagers)}]}
+    own = {**serving, "static_configs": [{"targets": list(alertmanagers)}]}
+    told = [*([own] if alertmanagers else []), *alertmanager_configs]
     return {
         "global": {
             "scrape_interval": scrape_interval,
@@ -129,7 +201,7 @@ def prometheus_yml(
             "external_labels": {key: str(value) for key, value in external_labels.items()},
         },
         "rule_files": ["rules/*.yml"],
-        **({"alerting": {"alertmanagers": [told]}} if alertmanagers else {}),
+        **({"alerting": {"alertmanagers": told}} if told else {}),
         "scrape_configs": [
             *(scrape_config(job, scraping, serving) for job in jobs),
             *scrape_configs,
@@ -139,14 +211,10 @@ def prometheus_yml(
 
 
 def files(
-    document: Mapping[str, Any],
-    jobs: Sequence[ScrapeJob],
-    hosts: Sequence[ScrapedHost],
-    rules: Mapping[str, str],
+    jobs: Sequence[ScrapeJob], hosts: Sequence[ScrapedHost], rules: Mapping[str, str]
 ) -> dict[str, str]:
-    """Text of each file, by its path below /etc/prometheus."""
+    """Text of each file of targets and of rules, by its path below /etc/prometheus."""
     return {
-        "prometheus.yml": to_yaml(document),
         **{
             f"targets/{job['name']}.json": json.dumps(plain(targets(job, hosts)), indent=1) + "\n"
             for job in jobs
@@ -173,14 +241,21 @@ def rule_files(own: Path, paths: Iterable[str], runbooks: str = "") -> dict[str,
     return texts | {path.name: path.read_text(encoding="utf-8") for path in of_site}
 
 
-def expected_gpus(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """A textfile of what is declared: who is down still has it, and GPUs that fell off the bus."""
+def expected_gpus(nodes: Sequence[Mapping[str, Any]], validation_days: float) -> str:
+    """A textfile of what is declared: who is down still has it, and GPUs that fell off the bus.
+
+    A validation may be so many days old, and as old as it likes with 0.
+    """
     lines = [
+        "# HELP plumbline_expected_validation_max_age_seconds How old a validation may be.",
+        "# TYPE plumbline_expected_validation_max_age_seconds gauge",
+        f"plumbline_expected_validation_max_age_seconds {validation_days * 86400:.0f}",
         "# HELP plumbline_expected_gpus GPUs that the inventory declares.",
         "# TYPE plumbline_expected_gpus gauge",
     ]
     lines += [
-        f'plumbline_expected_gpus{{node="{node["node"]}",model="{node["model"]}"}} {node["count"]}'
+        f'plumbline_expected_gpus{{node="{label(node["node"])}",model="{label(node["model"])}"}} '
+        f"{node['count']}"
         for node in nodes
     ]
     lines += [
@@ -188,7 +263,7 @@ def expected_gpus(nodes: Sequence[Mapping[str, Any]]) -> str:
         "# TYPE plumbline_expected_gpu_name gauge",
     ]
     lines += [
-        f'plumbline_expected_gpu_name{{node="{node["node"]}",modelName="{name}"}} 1'
+        f'plumbline_expected_gpu_name{{node="{label(node["node"])}",modelName="{label(name)}"}} 1'
         for node in nodes
         for name in node.get("names") or ()
     ]

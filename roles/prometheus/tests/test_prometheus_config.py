@@ -29,6 +29,11 @@ JOBS = [
     {"name": "nobody", "port": 9999, "hosts": []},
     {"name": "alertmanager", "port": 9093, "hosts": ["ctl1"], "server": True},
     {"name": "trusted", "port": 9200, "honor_labels": True},
+    {
+        "name": "less",
+        "port": 9300,
+        "metric_relabel_configs": [{"regex": "x", "action": "labeldrop"}],
+    },
 ]
 SETTINGS: dict[str, Any] = {
     "user": "server",
@@ -41,6 +46,9 @@ SETTINGS: dict[str, Any] = {
     "external_labels": {"cluster": "site", "region": 1},
     "scrape_configs": [{"job_name": "own", "static_configs": [{"targets": ["own:1"]}]}],
     "remote_write": [{"url": "https://long.term/write"}],
+    "alertmanager_configs": [],
+    "replica_label": "",
+    "name": "mon1",
     "runbooks": "",
 }
 
@@ -81,8 +89,9 @@ def test_a_job_has_what_it_says_and_no_more(files):
     assert by_name["dcgm"]["scrape_interval"] == "30s"
     assert {name for name, entry in by_name.items() if "honor_labels" in entry} == {"trusted"}
     assert {name for name, entry in by_name.items() if "metric_relabel_configs" in entry} == {
-        "node"
+        *("node", "less"),
     }
+    assert by_name["less"]["metric_relabel_configs"] == JOBS[-1]["metric_relabel_configs"]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +131,52 @@ def test_what_a_site_adds_is_there_as_it_is(files):
     assert document["scrape_configs"][-1] == SETTINGS["scrape_configs"][0]
     assert document["remote_write"] == SETTINGS["remote_write"]
     assert document["global"]["external_labels"] == {"cluster": "site", "region": "1"}
+
+
+def test_a_store_learns_who_sends_and_alertmanager_does_not():
+    own = {"source_labels": ["__name__"], "regex": "up", "action": "keep"}
+    entries = [{"url": "https://a/write", "write_relabel_configs": [own]}, {"url": "https://b/w"}]
+    settings = SETTINGS | {"remote_write": entries, "replica_label": "replica"}
+    document = yaml.safe_load(prometheus.files(JOBS, HOSTS, settings, [])["prometheus.yml"])
+    told = {"target_label": "replica", "replacement": "mon1"}
+    relabelling = [entry["write_relabel_configs"] for entry in document["remote_write"]]
+    assert relabelling == [[own, told], [told]]
+    assert "replica" not in document["global"]["external_labels"]
+
+
+def test_a_sites_alertmanager_is_told_beside_ours_or_alone():
+    site = {"scheme": "https", "static_configs": [{"targets": ["alerts.site:443"]}]}
+    for own, targets in ((["ctl1:9093", "mon2:9093"], ["ctl1:9093", "mon2:9093"]), ([], None)):
+        settings = SETTINGS | {"alertmanagers": own, "alertmanager_configs": [site]}
+        document = yaml.safe_load(prometheus.files(JOBS, HOSTS, settings, [])["prometheus.yml"])
+        *ours, told = document["alerting"]["alertmanagers"]
+        assert told == site
+        assert [entry["static_configs"][0]["targets"] for entry in ours] == [targets] * bool(own)
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"basic_auth": {"password": "x"}}, "prometheus_remote_write[0].basic_auth.password is a"),
+        ({"authorization": {"credentials": "x"}}, "and say credentials_file instead"),
+        ({"oauth2": {"client_secret": "x"}}, "and say client_secret_file instead"),
+        (
+            {"basic_auth": {"password_file": "/etc/prometheus/secrets/site/other"}},
+            "is /etc/prometheus/secrets/site/other, and prometheus_secret_files has no other",
+        ),
+    ],
+)
+def test_a_secret_in_plain_text_or_in_no_file_is_refused(entry, words):
+    def problems(entry, secrets):
+        entries = {"prometheus_remote_write": [entry]}
+        return prometheus.secret_problems(entries, "/etc/prometheus/secrets/site", secrets)
+
+    good = {"basic_auth": {"password_file": "/etc/prometheus/secrets/site/store"}}
+    assert problems(good, {"store": "/a"}) == []
+    [problem] = problems(entry, {"store": "/a"})
+    assert words in problem
+    [problem] = problems({}, {"../store": "/a"})
+    assert "'../store', which is no name of a file" in problem
 
 
 def test_without_an_alertmanager_nobody_is_told():
@@ -182,8 +237,9 @@ def test_a_job_that_cannot_be_is_refused(job, words):
 
 def test_expected_gpus_are_a_textfile():
     gpu1 = {"node": "gpu1", "model": "h100_sxm", "count": 8, "names": ["NVIDIA H100 80GB HBM3"]}
-    text = config.expected_gpus([gpu1, {"node": "cpu1", "model": "none", "count": 0}])
+    text = config.expected_gpus([gpu1, {"node": "cpu1", "model": "none", "count": 0}], 1.5)
     assert [line for line in text.splitlines() if not line.startswith("#")] == [
+        "plumbline_expected_validation_max_age_seconds 129600",
         'plumbline_expected_gpus{node="gpu1",model="h100_sxm"} 8',
         'plumbline_expected_gpus{node="cpu1",model="none"} 0',
         'plumbline_expected_gpu_name{node="gpu1",modelName="NVIDIA H100 80GB HBM3"} 1',

@@ -23,7 +23,10 @@ RULES = ROOT / "roles/prometheus/files/etc/prometheus/rules"
 CASES = Path(__file__).parent / "rules"
 CATALOGUE = Path(__file__).parent / "metrics.yml"
 RUNBOOKS = ROOT / "docs/runbooks"
-GROUPS = ("meta", "host", "fabric", "gpu", "slurm", "operations")
+GROUPS = (
+    *("meta", "alertmanager", "host", "hardware", "fabric", "gpu", "slurm", "trends"),
+    *("operations", "nccl", "node_history", "fleet", "boards"),
+)
 SEVERITIES = ("critical", "warning", "info", "none")
 
 # What is about no node, or not always about one.
@@ -31,6 +34,7 @@ CLUSTER_WIDE = {
     "Watchdog",
     "TargetMissing",  # a job without any target
     "SharedFilesystemLow",
+    "FilesystemFillingUp",
     "SlurmCapacityDrained",
     "ValidationFailed",  # a check between nodes
 }
@@ -77,6 +81,13 @@ def metrics(expression: str) -> Iterator[tuple[str, set[str]]]:
             yield name, set(re.findall(r"\w+", matchers or ""))
 
 
+def recorded() -> list[dict[str, Any]]:
+    """Rules that record a series."""
+    files = (read(RULES / f"{name}.yml") for name in GROUPS)
+    groups = (group for file in files for group in file["groups"])
+    return [rule for group in groups for rule in group["rules"] if "record" in rule]
+
+
 def series_name(series: str) -> str:
     return series.partition("{")[0]
 
@@ -91,12 +102,14 @@ def alerts() -> list[Alert]:
         cases: dict[str, list[tuple[list[dict[str, str]], set[str]]]] = {}
         for test in read(CASES / f"{name}.yml")["tests"]:
             fed = {series_name(item["series"]) for item in test["input_series"]}
-            for case in test["alert_rule_test"]:
+            for case in test.get("alert_rule_test", ()):
                 expected = [alert["exp_labels"] for alert in case["exp_alerts"]]
                 cases.setdefault(case["alertname"], []).append((expected, fed))
         for group in read(RULES / f"{name}.yml")["groups"]:
             assert group["name"] == name
             for rule in group["rules"]:
+                if "record" in rule:
+                    continue
                 result.append(Alert(rule["alert"], rule, tuple(cases.pop(rule["alert"], ()))))
         assert not cases, f"{name}.yml: cases of alerts that do not exist"
     return result
@@ -131,7 +144,7 @@ def test_promtool_accepts_the_rules(name):
 def test_alerts_fire_when_they_should_and_only_then(name, tmp_path):
     rules = read(RULES / f"{name}.yml")
     for rule in rules["groups"][0]["rules"]:
-        del rule["annotations"]  # promtool compares every letter of them
+        rule.pop("annotations", None)  # promtool compares every letter of them
     (tmp_path / f"{name}.yml").write_text(yaml.safe_dump(rules), encoding="utf-8")
     shutil.copy(CASES / f"{name}.yml", tmp_path / "cases.yml")
     promtool("test", "rules", tmp_path / "cases.yml")
@@ -203,6 +216,19 @@ def test_metrics_and_their_labels_are_in_the_catalogue(alert):
         assert labels <= known[name]
 
 
+def test_what_is_recorded_has_a_name_of_the_usual_form_and_is_seen_in_a_case():
+    asked = " ".join(
+        case["expr"]
+        for name in GROUPS
+        for test in read(CASES / f"{name}.yml")["tests"]
+        for case in test.get("promql_expr_test", ())
+    )
+    for rule in recorded():
+        # https://prometheus.io/docs/practices/rules/: level, metric, operation.
+        assert re.fullmatch(r"[a-z_]+:[a-z_]+:[a-z_]+", rule["record"])
+        assert rule["record"] in asked
+
+
 def test_cases_feed_labels_that_the_catalogue_has():
     known = catalogue()
     for group in GROUPS:
@@ -217,7 +243,9 @@ def test_cases_feed_labels_that_the_catalogue_has():
 def test_the_catalogue_has_nothing_that_no_rule_uses():
     listed = [item["name"] for item in read(CATALOGUE)["metrics"]]
     assert len(listed) == len(set(listed))
-    assert set(listed) == set().union(*(alert.metrics for alert in ALERTS))
+    own = {rule["record"] for rule in recorded()}
+    of_records = {name for rule in recorded() for name, _ in metrics(rule["expr"])}
+    assert set(listed) == set().union(of_records - own, *(alert.metrics for alert in ALERTS))
 
 
 def test_xids_are_as_bad_as_the_validator_takes_them():
@@ -234,6 +262,15 @@ def test_xids_are_as_bad_as_the_validator_takes_them():
     # Whatever is not known to be a program's fault is a warning, also an XID that no table has.
     harmless = by_severity["application"] | by_severity["informational"]
     assert set(excluded.split("|")) == bad | harmless
+
+
+def test_a_gpu_has_replaced_much_where_the_validation_warns_of_it():
+    limits = read(ROOT / "validation/thresholds/common.yml")["limits"]
+    (alert,) = (alert for alert in ALERTS if alert.name == "GpuMemoryWearing")
+    assert [int(limit) for limit in re.findall(r"> (\d+)", alert.expression)] == [
+        limits["gpu_remapped_rows"]["warn_above"],
+        limits["gpu_retired_pages"]["warn_above"],
+    ]
 
 
 # --- runbooks --------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
+from cluster.slurm import energy
 from cluster.slurm.keys import release
 from cluster.slurm.node_states import NOWHERE, slurm_nodes
 
@@ -100,6 +101,7 @@ def _host_problems(
             f"{name} has Slurm {mine}, and APT knows no package sackd there, which Slurm has from "
             "23.11 on; set slurm_login_delivery: files."
         )
+    yield from energy.host_problems(look, name)
     if queue := re.search(r"^queue=(\S+)", look, re.MULTILINE):
         yield (
             f"slurmctld on {name} has its queue in {queue[1]}, and would begin without it in "

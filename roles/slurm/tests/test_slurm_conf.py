@@ -188,6 +188,24 @@ def test_licences_and_topology_are_in_slurm_conf():
     assert rendered("topology.conf") == ""
 
 
+def test_energy_and_expedited_jobs_are_a_sites_to_ask_for():
+    plain = rendered("slurm.conf")
+    assert not any(word in plain for word in ("Energy", "AcctGatherFrequency", "expedited"))
+    site = {"slurm_energy": ["rapl"], "slurm_expedited_requeue": True, "slurm_request_rate": 0}
+    installed = {"stdout": "slurm-client:\n  Installed: 25.11.2\n  Candidate: 25.11.2\n"}
+    site["__slurm_controller_versions"] = installed
+    lines = rendered("slurm.conf", **site).splitlines()
+    assert {
+        "AcctGatherEnergyType=acct_gather_energy/rapl",
+        "AcctGatherNodeFreq=30",
+        "JobAcctGatherFrequency=task=30,energy=30",
+        "SlurmctldParameters=enable_configless,enable_expedited_requeue",
+    } <= set(lines)
+    # A site has the last word on how often.
+    site["slurm_settings"] = {"JobAcctGatherFrequency": "task=10,energy=60"}
+    assert "JobAcctGatherFrequency=task=10,energy=60" in rendered("slurm.conf", **site)
+
+
 def test_a_file_for_nothing_is_empty():
     parts = {"pyxis": {"plugstack": ["required x.so"]}}
     assert rendered("plugstack.conf") == ""

@@ -98,7 +98,7 @@ def slurm(tmp_path: Path) -> Slurm:
     return Slurm(tmp_path)
 
 
-@pytest.mark.heavy("plays the tasks three times")
+@pytest.mark.long
 def test_an_idle_node_is_drained_and_a_second_run_changes_nothing(slurm):
     slurm.has("gpu1 IDLE", "gpu2 IDLE", "gpu3 IDLE+DRAIN bad fan [ops@2026]")
     code, output, changed = slurm.remove("--check")

@@ -98,6 +98,12 @@ def test_one_that_is_not_newer_is_not(look, controller):
     assert problems(look, controller) == []
 
 
+def test_a_host_without_what_energy_is_read_from_is_refused():
+    (sentence,) = problems("energy=rapl:msr\n", "")
+    assert sentence.startswith("gpu1 has no /dev/cpu/0/msr and no kernel module msr")
+    assert "take rapl out of slurm_energy" in sentence
+
+
 def test_a_slurm_without_cgroup_v2_is_refused_on_it():
     look = policy("(none)", "21.08.5-2ubuntu1") + "cgroup=cgroup2fs\n"
     (sentence,) = problems(look, look)

@@ -8,6 +8,7 @@ import zipfile
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
 import yaml
 
 from roles.slurm_exporter.files.slurm_exporter import config
@@ -28,10 +29,12 @@ def test_the_file_is_the_same_each_time_runs_by_itself_and_has_nothing_else_in_i
     with zipfile.ZipFile(file) as packed:
         names = packed.namelist()
     assert not [name for name in names if re.search(r"/tests/|^(validation|playbooks)/", name)]
-    assert "roles/slurm_exporter/files/slurm_exporter/common.py" in names
+    assert "cluster/exporter.py" in names
     settings = {
         "file": str(tmp_path / "slurm.prom"), "interval_s": 60, "limit_s": 15,
         "collectors": ["nodes"], "openmetrics": False, "per_job": True,
+        "ledger": str(tmp_path / "node-history.sqlite"), "accounting": False,
+        "controller": "", "prometheus": {},
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
     done = subprocess.run(
@@ -61,5 +64,17 @@ def test_the_role_says_what_the_program_reads():
         "collectors": defaults["slurm_exporter_collectors"],
         "openmetrics": defaults["slurm_exporter_openmetrics"],
         "per_job": defaults["slurm_exporter_per_job"],
+        "ledger": defaults["slurm_exporter_ledger_folder"] + "/node-history.sqlite",
+        "accounting": defaults["slurm_exporter_accounting"],
+        "controller": defaults["slurm_exporter_controller"],
+        "prometheus": {},
     }
-    assert config.parse(document).collectors == config.COLLECTORS
+    assert (*config.parse(document).collectors, "usage", "xids") == config.COLLECTORS
+    with pytest.raises(ValueError, match="the collector xids asks Prometheus"):
+        config.parse(document | {"collectors": ["xids"]})
+    asked = {
+        name: value.strip("{} ") for name, value in variables["__slurm_exporter_prometheus"].items()
+    }
+    settings = config.parse(document | {"collectors": ["xids"], "prometheus": asked})
+    assert settings.prometheus is not None
+    assert settings.prometheus.limit_s == defaults["slurm_exporter_timeout"]

@@ -11,6 +11,7 @@ import shutil
 import stat
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.hostlist import compress
+from cluster.settings_file import BadConfig
+from cluster.tests.test_exporter import read as read_series
+from cluster.tests.test_exporter import success
 from roles.slurm_exporter.files.slurm_exporter import (
     commands,
     diagnostics,
@@ -28,8 +32,9 @@ from roles.slurm_exporter.files.slurm_exporter import (
     shares,
 )
 from roles.slurm_exporter.files.slurm_exporter.config import (
-    COLLECTORS,
-    BadConfig,
+    COLLECTORS as ALL_COLLECTORS,
+)
+from roles.slurm_exporter.files.slurm_exporter.config import (
     ExporterSettings,
     read,
 )
@@ -40,13 +45,13 @@ from roles.slurm_exporter.files.slurm_exporter.words import (
     number,
     whole,
 )
-from roles.slurm_exporter.tests.test_slurm_exporter_common import read as read_series
-from roles.slurm_exporter.tests.test_slurm_exporter_common import success
 from tests.patience import until
 
 RECORDED = Path(__file__).parent / "recorded"
 VERSIONS = ("22.05", "24.11", "26.05")
 ALL = series.Native(openmetrics=False, gpus=False)
+# Of the cluster, by Slurm's commands.
+COLLECTORS = tuple(name for name in ALL_COLLECTORS if name not in ("usage", "xids"))
 
 
 def recorded(version, name):
@@ -93,7 +98,12 @@ def test_nodes(version):
 
 @pytest.mark.parametrize("version", ["24.11", "26.05"])
 def test_text_and_json_of_the_same_moment_say_the_same_of_nodes(version):
-    assert nodes.from_text(recorded(version, "nodes.txt")) == nodes_of(version)
+    def without_times(all_nodes):
+        """Text has local times, and of the JSON not all was kept."""
+        return [replace(node, reason_at=None, boot_at=None) for node in all_nodes]
+
+    of_text = nodes.from_text(recorded(version, "nodes.txt"))
+    assert without_times(of_text) == without_times(nodes_of(version))
 
 
 # --- recorded: jobs --------------------------------------------------------------------------
@@ -281,6 +291,34 @@ def test_a_running_job_with_gpus_is_told_with_each_of_its_nodes():
     assert samples["slurm_jobs_nodes_alloc"] == 2
     without = series_of(series.jobs(queue, ALL, per_job=False))
     assert not [key for key in without if key.startswith("slurm_job_")]
+
+
+def test_jobs_that_ended_on_one_node_are_counted_there_by_their_result():
+    states = {
+        "gpu1": ["FAILED", "FAILED", "NODE_FAIL", "COMPLETED"],
+        "gpu2": ["COMPLETED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED"],
+        "gpu3": ["RUNNING", "TIMEOUT"],
+        "gpu[4-5]": ["FAILED"],
+    }
+    rows = [row(State=state, NodeList=name) for name, each in states.items() for state in each]
+    samples = series_of(series.jobs(jobs.parse("\n".join(rows)), ALL, per_job=True))
+    assert {key: value for key, value in samples.items() if "_jobs_ended" in key} == {
+        'slurm_node_jobs_ended{node="gpu1",result="completed"}': 1,
+        'slurm_node_jobs_ended{node="gpu1",result="failed"}': 3,
+        'slurm_node_jobs_ended{node="gpu2",result="completed"}': 1,
+        'slurm_node_jobs_ended{node="gpu2",result="failed"}': 0,
+    }
+
+
+def test_when_a_reason_was_set_is_told_where_it_is_known():
+    document = json.loads(recorded("26.05", "nodes.json"))
+    document["nodes"][0]["reason_changed_at"] = {"set": True, "infinite": False, "number": 99}
+    listed = nodes.from_json(json.dumps(document))
+    samples = series_of(series.nodes(listed, ALL))
+    name = "slurm_node_reason_timestamp_seconds"
+    assert {key: value for key, value in samples.items() if key.startswith(name)} == {
+        f'{name}{{node="{listed[0].name}"}}': 99
+    }
 
 
 def test_a_job_that_waits_for_its_nodes_to_boot_runs_and_one_that_is_held_waits():
@@ -572,6 +610,7 @@ class Stand:
             squeue=recorded(version, "jobs.txt"),
             sdiag=recorded(version, "sdiag.txt" if text else "sdiag.json"),
             sshare=SHARES,
+            sacct="COMPLETED|3600|2026-11-18T02:00:00|cpu=8,gres/gpu=8\n",
         )
         self.version = version
 
@@ -598,6 +637,8 @@ class Stand:
         usual = {
             "file": self.file, "interval_s": 80, "limit_s": 20, "collectors": COLLECTORS,
             "openmetrics": False, "per_job": True,
+            "ledger": self.file.parent / "history/node-history.sqlite", "accounting": False,
+            "controller": "", "prometheus": None,
         }  # fmt: skip
         daemon = main.exporter(ExporterSettings(**{**usual, **changes}))
         daemon.say = lambda text: None
@@ -618,14 +659,59 @@ def test_a_round_asks_each_command_once_and_all_collectors_answer(stand):
     commands = [jobs.COMMAND, shares.COMMAND]
     commands += [nodes.TEXT, diagnostics.TEXT] if text else [nodes.JSON, diagnostics.JSON]
     lines = ["scontrol --version", *map(" ".join, commands)]
-    assert sorted(call.strip() for call in stand.calls) == sorted(lines)
+    calls = [call.strip() for call in stand.calls]
+    assert sorted(call for call in calls if not call.startswith("sacct ")) == sorted(lines)
     daemon.round()
     daemon.round()
-    assert len(stand.calls) == 1 + 3 * 4
+    assert len(stand.calls) == 1 + 3 * 4 + 1  # accounting once
+
+
+@pytest.mark.parametrize(
+    ("states", "own", "active"),
+    [("up up", 0, True), ("up up", 1, False), ("up down", 0, True), ("down up", 1, True)],
+)
+def test_of_two_controllers_the_first_that_answers_tells(stand, states, own, active):
+    first, second = states.upper().split()
+    answer = f"Slurmctld(primary) at ctl1 is {first}\\nSlurmctld(backup) at ctl2 is {second}\\n"
+    nodes_file = stand.bin / "scontrol.out"
+    stand.does("scontrol", f"if [ $1 = ping ]; then printf '{answer}'; else cat {nodes_file}; fi")
+    stand.exporter(controller=("ctl1", "ctl2")[own]).round()
+    told = read_series(stand.file)
+    assert success(told) == dict.fromkeys(("turn", *(COLLECTORS if active else ())), 1.0)
+    assert [value for key, value in told.items() if key[0] == "slurm_exporter_active"] == [active]
+    assert any(key[0] == "slurm_node_state" for key in told) == active
+
+
+def test_who_stands_by_still_tells_of_the_jobs_of_its_own_host(stand):
+    stand.does(
+        "scontrol",
+        "echo 'Slurmctld(primary) at ctl1 is UP'; echo 'Slurmctld(backup) at ctl2 is UP'",
+    )
+    stand.exporter(controller="ctl2", collectors=(*COLLECTORS, "usage")).round()
+    assert set(success(read_series(stand.file))) == {"turn", "usage"}
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ("echo 'Slurmctld(primary) at ctl1 is UP'", "scontrol ping does not name ctl2"),
+        ("echo 'Slurmctld(backup) at ctl2 is DOWN'", "ctl2 does not answer"),
+        ("exit 1", "scontrol"),
+    ],
+)
+def test_who_cannot_find_out_whose_turn_it_is_tells_nothing_and_says_so(stand, script, sentence):
+    stand.does("scontrol", script)
+    daemon = stand.exporter(controller="ctl2")
+    log: list[str] = []
+    daemon.say = log.append
+    daemon.round()
+    assert success(read_series(stand.file)) == {"turn": 0.0}
+    assert log[0].startswith("turn: ")
+    assert sentence in log[0]
 
 
 OF_COMMAND = {
-    "scontrol": {"nodes", "partitions"},
+    "scontrol": {"nodes", "partitions", "history"},
     "squeue": {"jobs"},
     "sshare": {"fairshare"},
     "sdiag": {"scheduler", "rpcs"},
@@ -657,7 +743,7 @@ def test_a_command_takes_its_own_collectors_with_it_and_no_other(stand, command,
         return
     names = {key[0] for key in before} - {key[0] for key in after}
     of = {
-        "scontrol": r"slurm_(node|nodes|partition)(_|$)(?!jobs)",
+        "scontrol": r"(slurm|plumbline)_(node|nodes|partition)(_|$)(?!jobs)",
         "squeue": r"slurm_(jobs|job|partition_jobs)(_|$)",
         "sshare": r"slurm_account_fairshare",
         "sdiag": r"slurm_(?!(node|nodes|partition|jobs|job|account)(_|$))",
@@ -698,7 +784,11 @@ def test_a_version_that_nobody_tells_is_asked_for_again(stand):
     (stand.bin / "scontrol.version").unlink()
     daemon.round()
     by_collector = success(read_series(stand.file))
-    assert {name for name, value in by_collector.items() if value} == {"jobs", "fairshare"}
+    assert {name for name, value in by_collector.items() if value} == {
+        "jobs",
+        "fairshare",
+        "outcomes",
+    }
     (stand.bin / "scontrol.version").write_text("24.11", encoding="utf-8")
     daemon.round()
     assert set(success(read_series(stand.file)).values()) == {1.0}
@@ -759,7 +849,7 @@ def big(node_count, job_count):
     return json.dumps(document, indent=2), "\n".join(rows) + "\n"
 
 
-def test_a_thousand_nodes_and_ten_thousand_jobs_cost_seconds_and_four_commands(stand):
+def test_a_thousand_nodes_and_ten_thousand_jobs_cost_seconds_and_five_commands(stand):
     listed, queue = big(1000, 10_000)
     stand.answers(scontrol=listed, squeue=queue)
     daemon = stand.exporter()
@@ -771,7 +861,7 @@ def test_a_thousand_nodes_and_ten_thousand_jobs_cost_seconds_and_four_commands(s
     assert samples[("slurm_nodes",)] == 1000
     assert samples[("slurm_jobs",)] == 10_000
     assert samples[("slurm_partition_gpus", ("partition", "gpu"))] == 8000
-    assert len(stand.calls) == 1 + 4
+    assert len(stand.calls) == 1 + 5
     # One or two on a quiet machine; a cost that grew with the square would be minutes.
     assert taken < 15
 
@@ -787,6 +877,8 @@ def configured(tmp_path):
         settings = {
             "file": "/var/lib/prometheus/node-exporter/slurm.prom", "interval_s": 60, "limit_s": 15,
             "collectors": list(COLLECTORS), "openmetrics": False, "per_job": True,
+            "ledger": str(tmp_path / "node-history.sqlite"), "accounting": False,
+            "controller": "", "prometheus": {},
         }  # fmt: skip
         file = tmp_path / "config.json"
         file.write_text(json.dumps(settings | changes if document is None else document), "utf-8")

@@ -160,6 +160,10 @@ def builders(hosts: Iterable[Sequence[Any]], preferred: str = "") -> dict[str, s
 # --- a host ---------------------------------------------------------------------------------------
 
 
+# All of SchedMD's packages need it, so having it is having no part.
+SHARED = "slurm-smd"
+
+
 @dataclass(frozen=True, slots=True)
 class HostPackages:
     """What tasks/look.yml prints of a host."""
@@ -173,7 +177,7 @@ class HostPackages:
         return {
             part: there[names[0]]
             for part, names in slurm_packages.table()[packed_by].items()
-            if names[0] in there
+            if names[0] in there and names[0] != SHARED
         }
 
 

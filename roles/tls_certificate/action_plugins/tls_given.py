@@ -6,6 +6,7 @@
       authority: FILE
       names: [gpu1]
       addresses: [10.0.0.11]
+      asks: false
       texts: true
 
 Files of the control node, the key of mode 0600 or encrypted by ansible-vault. Fails with one
@@ -41,6 +42,7 @@ class ActionModule(ActionBase):
                 **{name: {"type": "path", "required": True} for name in FILES},
                 "names": {"type": "list", "elements": "str", "required": True},
                 "addresses": {"type": "list", "elements": "str", "required": True},
+                "asks": {"type": "bool", "default": False},
                 "texts": {"type": "bool", "default": False},
             }
         )
@@ -56,7 +58,7 @@ class ActionModule(ActionBase):
             texts["key"] = kept.read(Path(arguments["key"]), decrypted)
         except (kept.NotKept, AnsibleError) as problem:
             return {**result, "failed": True, "msg": f"tls_certificate: {problem}."}
-        server = Server(tuple(arguments["names"]), tuple(arguments["addresses"]))
+        server = Server(tuple(arguments["names"]), tuple(arguments["addresses"]), arguments["asks"])
         problems = given_problems(
             texts["certificate"], texts["key"], texts["authority"], server, datetime.now(UTC)
         )

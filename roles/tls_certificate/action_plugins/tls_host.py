@@ -6,6 +6,7 @@
       certificate: PEM of what the host has, or empty
       names: [gpu1]
       addresses: [10.0.0.11]
+      asks: false
       days: 365
       renew_days: 90
 
@@ -49,12 +50,13 @@ class ActionModule(ActionBase):
                 "certificate": {"type": "str", "default": ""},
                 "names": {"type": "list", "elements": "str", "required": True},
                 "addresses": {"type": "list", "elements": "str", "required": True},
+                "asks": {"type": "bool", "default": False},
                 "days": {"type": "int", "required": True},
                 "renew_days": {"type": "int", "required": True},
             }
         )
         path, now = Path(arguments["authority"]), datetime.now(UTC)
-        server = Server(tuple(arguments["names"]), tuple(arguments["addresses"]))
+        server = Server(tuple(arguments["names"]), tuple(arguments["addresses"]), arguments["asks"])
         host = (task_vars or {}).get("inventory_hostname", "the host")
         try:
             authority = authority_file.read(

@@ -37,10 +37,14 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """What a certificate is for: DNS names, and IP addresses as text."""
+    """What a certificate is for: DNS names, and IP addresses as text.
+
+    With `asks` it also says who asks, to a server that wants to know.
+    """
 
     names: tuple[str, ...]
     addresses: tuple[str, ...]
+    asks: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,7 +176,7 @@ def signed(
         _builder(_name((server.names + server.addresses)[0]), issuer.subject, public, now, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_alternative_names(server), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(_usages(server)), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
             critical=False,
@@ -180,6 +184,13 @@ def signed(
         .sign(authority.key, hashes.SHA256())
     )
     return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _usages(server: Server) -> list[x509.ObjectIdentifier]:
+    return [
+        ExtendedKeyUsageOID.SERVER_AUTH,
+        *([ExtendedKeyUsageOID.CLIENT_AUTH] if server.asks else []),
+    ]
 
 
 def _name(text: str) -> x509.Name:
@@ -222,7 +233,16 @@ def server_of(certificate: x509.Certificate) -> Server:
     return Server(
         tuple(names.get_values_for_type(x509.DNSName)),
         tuple(str(address) for address in names.get_values_for_type(x509.IPAddress)),
+        _asks(certificate),
     )
+
+
+def _asks(certificate: x509.Certificate) -> bool:
+    try:
+        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True  # it is for anything (RFC 5280, 4.2.1.12)
+    return ExtendedKeyUsageOID.CLIENT_AUTH in usages
 
 
 def covers(pattern: str, name: str) -> bool:
@@ -271,6 +291,7 @@ def why_another(
         f"it names {', '.join(had.names + had.addresses) or 'nobody'}": (
             {*had.names} != {*server.names} or {*had.addresses} != _usual(server.addresses)
         ),
+        f"it is {'not ' if server.asks else ''}for who asks": had.asks != server.asks,
         "it begins in the future": certificate.not_valid_before_utc > now,
         f"it {ends(certificate, now)}": _ends_soon(certificate, authority, now, renew_days),
     }
@@ -333,6 +354,8 @@ def given_problems(
     had = server_of(certificate)
     lacking = [n for n in server.names if not any(covers(p, n) for p in had.names)]
     lacking += sorted(_usual(server.addresses) - {*had.addresses})
+    if server.asks and not had.asks:
+        problems.append("the certificate is for servers only, and this host also asks with it")
     if lacking:
         names = ", ".join(had.names + had.addresses) or "nobody"
         problems.append(f"the certificate names {names}, and not {', '.join(lacking)}")

@@ -120,6 +120,15 @@ def test_nothing_outlives_its_authority():
     assert why(pem, authority=short, now=NOW + timedelta(days=11)) == "it ended on 2026-12-02"
 
 
+def test_who_asks_gets_a_certificate_for_it_and_loses_it_again(pem, tmp_path):
+    asking = Server(HOST.names, HOST.addresses, asks=True)
+    assert why(pem, server=asking) == "it is not for who asks"
+    new = certificates.signed(REQUEST, asking, AUTHORITY, NOW, 90)
+    assert why(new, server=asking) == ""
+    assert why(new) == "it is for who asks"
+    assert certificates.server_of(certificates.read_certificate(new)) == asking
+
+
 def test_a_request_must_be_signed_by_its_key():
     der = bytearray(REQUEST.public_bytes(serialization.Encoding.DER))
     der[-1] ^= 1

@@ -267,6 +267,7 @@ def test_the_validators_efficiencies_stand_beside_those_of_the_same_size(tmp_pat
     assert "has no result of the check scaling" in none.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGUSR1, marks=on_nodes_too), signal.SIGTERM]
 )

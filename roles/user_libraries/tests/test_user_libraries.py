@@ -356,7 +356,7 @@ def test_another_lock_of_a_published_version_is_refused(site):
     assert (commented["refused"], commented["pending"]) == ([], False)
 
 
-@pytest.mark.heavy("makes environments of Python, with pip")
+@pytest.mark.long
 def test_one_that_cannot_be_had_keeps_no_other_away_and_is_not_there(site):
     line = wheel(site.wheels, "alpha", "2")
     wrong = site.entry("2", re.sub("sha256:.*", f"sha256:{A}", line))
@@ -405,7 +405,7 @@ def test_a_changed_file_is_found_and_bytecode_too(site):
     assert v.state(FOLDER, site.places) == v.AS_BUILT
 
 
-@pytest.mark.heavy("makes an environment of Python, with pip")
+@pytest.mark.long
 def test_who_changes_the_listing_too_is_found_by_the_content(site):
     folder = site.places.folder(FOLDER)
     (module,) = folder.glob("lib/python*/site-packages/alpha.py")

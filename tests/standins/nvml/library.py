@@ -37,8 +37,6 @@ _ANY = {
     "persistence": "1",
     "utilization_gpu": "0",
     "utilization_memory": "0",
-    "utilization_encoder": "0",
-    "utilization_decoder": "0",
     "memory_reserved_mb": "500",
     "energy_mj": "1234567890",
 }
@@ -97,6 +95,7 @@ BOARDS: dict[str, dict[str, str]] = {
         "field.82": "41",  # the memory's temperature; boards without HBM have none
         "temperature_slowdown_c": "87",
         "temperature_shutdown_c": "92",
+        "temperature_memory_max_c": "95",
         **_power(71, 700),
         "mig": "0",
     },

@@ -575,8 +575,9 @@ Return nvmlDeviceGetTemperature(Device *gpu, unsigned sensor, unsigned *to) {
 }
 
 Return nvmlDeviceGetTemperatureThreshold(Device *gpu, unsigned kind, unsigned *to) {
-    static const char *const names[] = {"temperature_shutdown_c", "temperature_slowdown_c"};
-    if (kind > 1) return NOT_SUPPORTED;
+    static const char *const names[] = {"temperature_shutdown_c", "temperature_slowdown_c",
+                                        "temperature_memory_max_c"};
+    if (kind > 2) return NOT_SUPPORTED;
     return number(gpu, "nvmlDeviceGetTemperatureThreshold", names[kind], to);
 }
 
@@ -605,15 +606,6 @@ Return nvmlDeviceGetUtilizationRates(Device *gpu, Utilization *to) {
     Return found = number(gpu, function, "utilization_gpu", &to->gpu);
     return found ? found : number(gpu, function, "utilization_memory", &to->memory);
 }
-
-#define ENGINE(function, name)                                              \
-    Return function(Device *gpu, unsigned *to, unsigned *period_us) {       \
-        *period_us = 167000;                                                \
-        return number(gpu, #function, name, to);                            \
-    }
-
-ENGINE(nvmlDeviceGetEncoderUtilization, "utilization_encoder")
-ENGINE(nvmlDeviceGetDecoderUtilization, "utilization_decoder")
 
 /* --- MIG and processes ---------------------------------------------------------------------- */
 

@@ -87,10 +87,14 @@ def _counter(name: str, *rest: Any) -> Metric:
 
 METRICS = (
     _gauge("SM_CLOCK", "SM clock frequency (in MHz).", "clock_sm_mhz"),
-    _gauge("MEM_CLOCK", "Memory clock frequency (in MHz).", "clock_memory_mhz"),
     _gauge("MEMORY_TEMP", "Memory temperature (in C).", "temperature_memory_c"),
     _gauge("GPU_TEMP", "GPU temperature (in C).", "temperature_c"),
     _gauge("SLOWDOWN_TEMP", "Slowdown temperature (in C).", "temperature_slowdown_c"),
+    _gauge(
+        "MEM_MAX_OP_TEMP",
+        "Maximum operating temperature of the memory (in C).",
+        "temperature_memory_max_c",
+    ),
     _gauge("POWER_USAGE", "Power draw (in W).", "power_mw", _watts),
     _counter(
         "TOTAL_ENERGY_CONSUMPTION", "Total energy consumption since boot (in mJ).", "energy_mj"
@@ -101,28 +105,10 @@ METRICS = (
     _gauge("PCIE_MAX_LINK_GEN", "PCIe max link generation.", "pcie_generation_max"),
     _gauge("PCIE_MAX_LINK_WIDTH", "PCIe max link width.", "pcie_width_max"),
     _gauge("GPU_UTIL", "GPU utilization (in %).", "utilization", _of("gpu")),
-    _gauge("MEM_COPY_UTIL", "Memory utilization (in %).", "utilization", _of("memory")),
-    _gauge("ENC_UTIL", "Encoder utilization (in %).", "utilization_encoder"),
-    _gauge("DEC_UTIL", "Decoder utilization (in %).", "utilization_decoder"),
-    _counter(
-        "ECC_SBE_VOL_TOTAL",
-        "Total number of single-bit volatile ECC errors.",
-        "ecc_volatile_corrected",
-    ),
     _counter(
         "ECC_DBE_VOL_TOTAL",
         "Total number of double-bit volatile ECC errors.",
         "ecc_volatile_uncorrected",
-    ),
-    _counter(
-        "ECC_SBE_AGG_TOTAL",
-        "Total number of single-bit persistent ECC errors.",
-        "ecc_aggregate_corrected",
-    ),
-    _counter(
-        "ECC_DBE_AGG_TOTAL",
-        "Total number of double-bit persistent ECC errors.",
-        "ecc_aggregate_uncorrected",
     ),
     _counter(
         "RETIRED_SBE",
@@ -190,13 +176,25 @@ METRICS = (
         "nvlinks",
         _links("recovery"),
     ),
+    # NVLink 5 has these in place of the four.
+    _counter(
+        "NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",
+        "Number of times a link was lost because its recovery failed.",
+        "nvlinks",
+        _links("recovery_failed"),
+    ),
+    _counter(
+        "NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS",
+        "Number of times a link recovered.",
+        "nvlinks",
+        _links("recovery_successful"),
+    ),
 )
 
 # Of the board, or of each of its instances of MIG.
 MEMORY = (
     ("FB_FREE", "Framebuffer memory free (in MiB).", "free"),
     ("FB_USED", "Framebuffer memory used (in MiB).", "used"),
-    ("FB_RESERVED", "Framebuffer memory reserved (in MiB).", "reserved"),
 )
 
 _IDENTITY = ("uuid", "pci", "name")

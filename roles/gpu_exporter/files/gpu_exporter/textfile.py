@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from cluster.text import label
+
 GAUGE, COUNTER = "gauge", "counter"
 
 
@@ -35,17 +37,12 @@ def text(families: Iterable[Family]) -> str:
 
 
 def _lines(family: Family) -> Iterator[str]:
-    yield f"# HELP {family.name} {_escaped(family.help)}"
+    yield f"# HELP {family.name} {family.help}"
     yield f"# TYPE {family.name} {family.kind}"
     for sample in family.samples:
-        pairs = [f'{key}="{_escaped(value, True)}"' for key, value in sample.labels.items()]
+        pairs = [f'{key}="{label(value)}"' for key, value in sample.labels.items()]
         labels = f"{{{','.join(pairs)}}}" if pairs else ""
         yield f"{family.name}{labels} {_number(sample.value)}"
-
-
-def _escaped(value: str, quoted: bool = False) -> str:
-    value = value.replace("\\", "\\\\").replace("\n", "\\n")
-    return value.replace('"', '\\"') if quoted else value
 
 
 def _number(value: float) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 
 from cluster.text import printable
 from roles.job_report.files.job_report import protocol
+from roles.job_report.files.job_report.efficiency import GpuHours
 from roles.job_report.files.job_report.errors import NotKnown
+from roles.job_report.files.job_report.month import Span
 from roles.job_report.files.job_report.sacct import AccountedJob
 from roles.job_report.files.job_report.usage import Measured
 
@@ -25,6 +27,14 @@ def ask(job: AccountedJob, path: Path = protocol.SOCKET) -> Measured:
     if "measured" not in answer:
         raise _refused(answer)
     return protocol.unpacked(answer["measured"])
+
+
+def gpu_hours(day: Span, path: Path = protocol.SOCKET) -> GpuHours:
+    """Of a day, by account. Raises NotKnown, also for those who may not ask for others'."""
+    answer = _ask_until({"gpu_hours": [day.begin, day.end]}, path)
+    if "gpu_hours" not in answer:
+        raise _refused(answer)
+    return protocol.unpacked_hours(answer["gpu_hours"])
 
 
 def check(path: Path = protocol.SOCKET) -> Mapping[str, str]:

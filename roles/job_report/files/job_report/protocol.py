@@ -1,6 +1,7 @@
 """What job-report and its service say to each other: a line of JSON each way.
 
 {"job": "4711"} is answered with one of {"measured": …}, {"refused": SENTENCE}, {"busy": SENTENCE}.
+{"gpu_hours": [BEGIN, END]} is answered with {"gpu_hours": {ACCOUNT: [MEASURED, BUSY]}} or as above.
 {"check": true} is answered with {"checked": {PART: "" or SENTENCE}}. Who asks is never said: the
 kernel tells it.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.text import printable
+from roles.job_report.files.job_report.efficiency import GpuHours
 from roles.job_report.files.job_report.errors import NotKnown
 from roles.job_report.files.job_report.usage import Gpus, GpuUse, Measured
 
@@ -55,6 +57,19 @@ def unpacked(document: Mapping[str, Any]) -> Measured:
             tuple(printable(sentence) for sentence in document["not_known"]),
         )
     except (KeyError, TypeError, ValueError) as error:
+        raise NotKnown(
+            f"The service of job-report answers with something else: {error!r}."
+        ) from None
+
+
+def unpacked_hours(document: Any) -> GpuHours:
+    """Raises NotKnown for what is no answer."""
+    try:
+        return {
+            printable(name): (float(counted), float(busy))
+            for name, (counted, busy) in document.items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
         raise NotKnown(
             f"The service of job-report answers with something else: {error!r}."
         ) from None

@@ -73,6 +73,8 @@ def _lines(report: Report) -> Iterator[str]:
         share = words.percent(words.ratio(job.memory_peak_bytes, job.memory_bytes))
         of = f", {share} of {words.size(job.memory_bytes)}" if job.memory_bytes else ""
         yield f"  memory  {words.size(job.memory_peak_bytes)} at the peak of its largest step{of}"
+    if job.energy_j is not None:
+        yield f"  energy  {words.energy(job.energy_j / 3.6e6)}, of its nodes as a whole"
     if report.gpus is not None:
         yield from _gpus(report.gpus, job)
     if report.hints:

@@ -37,7 +37,9 @@ COLUMNS = (
     "AllocTRES",
     "TotalCPU",
     "TRESUsageInTot",
+    "ConsumedEnergyRaw",
 )
+_NO_ENERGY = 2**32 - 2  # NO_VAL, or more
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
 
 Row = Mapping[str, str]
@@ -57,6 +59,7 @@ class AccountedJob:
     memory_peak_bytes  the most that a step used on all nodes: the sum of its tasks' own peaks
     memory_steps_bytes the sum of that over all steps, which no moment of the job was above; None
                        where a step has no sample
+    energy_j           what its whole nodes used, None where nothing measures it (slurm_energy)
     """
 
     id: str
@@ -79,6 +82,7 @@ class AccountedJob:
     cpu_s: float | None
     memory_peak_bytes: int | None
     memory_steps_bytes: int | None
+    energy_j: int | None
 
     @property
     def running(self) -> bool:
@@ -148,11 +152,11 @@ def _row(line: str) -> Row:
 
 
 def _job(row: Row, name: str, steps: Sequence[Row]) -> AccountedJob:
-    tres = _tres(row["AllocTRES"])
+    allocated = tres(row["AllocTRES"])
     start, end = _time(row["Start"]), _time(row["End"])
-    used = _duration(row["TotalCPU"])
+    used = duration(row["TotalCPU"])
     sampled = [
-        _bytes(_tres(step["TRESUsageInTot"]).get("mem", ""))
+        size(tres(step["TRESUsageInTot"]).get("mem", ""))
         for step in steps
         if not step["JobID"].endswith(".extern")  # where nothing of the job's runs
     ]
@@ -173,12 +177,13 @@ def _job(row: Row, name: str, steps: Sequence[Row]) -> AccountedJob:
         limit_s=float(row["TimelimitRaw"]) * 60 if row["TimelimitRaw"].isdigit() else None,
         cpus=int(row["AllocCPUS"] or 0),
         nodes=_nodes(row["NodeList"]),
-        memory_bytes=_bytes(tres.get("mem", "")),
-        gpus=int(tres.get("gres/gpu", "0")),
+        memory_bytes=size(allocated.get("mem", "")),
+        gpus=int(allocated.get("gres/gpu", "0")),
         # Steps are counted when they end: of one that runs Slurm says 0.
         cpu_s=used if end is not None and used else None,
         memory_peak_bytes=max(peaks, default=None),
         memory_steps_bytes=sum(peaks) if peaks and all(sampled) else None,
+        energy_j=energy(row["ConsumedEnergyRaw"]) if end is not None else None,
     )
 
 
@@ -194,18 +199,23 @@ def _time(text: str) -> float | None:
     return float(text) if text.isdigit() else None
 
 
-def _tres(text: str) -> dict[str, str]:
+def tres(text: str) -> dict[str, str]:
     """Of "billing=8,cpu=8,gres/gpu=2,mem=64G"."""
     return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
 
 
-def _bytes(text: str) -> int | None:
+def energy(joules: str) -> int | None:
+    """None where nothing measures it: Slurm says nothing then, 0 or NO_VAL (slurm.h)."""
+    return int(joules) if joules.isdecimal() and 0 < int(joules) < _NO_ENERGY else None
+
+
+def size(text: str) -> int | None:
     """Of "64G" or "1234.50M"; None where nothing is said."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
     return int(float(match[1]) * 2 ** _UNITS[match[2]]) if match else None
 
 
-def _duration(text: str) -> float | None:
+def duration(text: str) -> float | None:
     """Seconds of "[[DD-]HH:]MM:SS[.mmm]"."""
     match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)", text)
     if match is None:

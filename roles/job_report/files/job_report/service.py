@@ -23,7 +23,7 @@ from select import select
 from typing import Any, NoReturn
 
 from cluster import prometheus
-from roles.job_report.files.job_report import protocol, sacct, site, usage
+from roles.job_report.files.job_report import efficiency_ask, protocol, sacct, site, usage
 from roles.job_report.files.job_report.errors import NoJob, NotKnown
 
 LISTENING = 3  # the first descriptor that systemd hands over, sd_listen_fds(3)
@@ -65,6 +65,8 @@ def main(environ: Mapping[str, str]) -> int:
 def answer(asker: Asker, question: Question, settings: site.Settings) -> Mapping[str, Any]:
     if "check" in question:
         return {"checked": checked(settings)}
+    if "gpu_hours" in question:
+        return hours_of(asker, question["gpu_hours"], settings)
     return answer_of(asker, str(question["job"]), settings)
 
 
@@ -98,6 +100,17 @@ def answer_of(asker: Asker, job: str, settings: site.Settings) -> Mapping[str, A
             "refused": f"GPUs and whole nodes: none of your own jobs is {job}, and what others' "
             "jobs used is for operators."
         }
+    except NotKnown as error:
+        return {"refused": str(error)}
+
+
+def hours_of(asker: Asker, day: Any, settings: site.Settings) -> Mapping[str, Any]:
+    """GPU-hours of a day by account, which tell of everybody."""
+    try:
+        if not _may_ask_of_all(asker, settings):
+            raise NotKnown("What accounts used is for operators.")
+        begin, end = (float(moment) for moment in day)
+        return {"gpu_hours": efficiency_ask.gpu_hours(settings.server, begin, end)}
     except NotKnown as error:
         return {"refused": str(error)}
 

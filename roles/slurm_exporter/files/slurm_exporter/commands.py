@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cluster import processes
-from roles.slurm_exporter.files.slurm_exporter.common import Failed
+from cluster.exporter import Failed
 
 _VERSION = re.compile(r"\b(\d+)\.(\d+)\.")
 

@@ -1,4 +1,4 @@
-"""plumbline-slurm-exporter: what Slurm's controller knows, for Prometheus.
+"""plumbline-slurm-exporter: what Slurm's controller knows, and what jobs use, for Prometheus.
 
     plumbline-slurm-exporter           the daemon: one file, anew every interval
     plumbline-slurm-exporter --once    one round on standard output, for a look
@@ -9,26 +9,30 @@ configuration that can be used.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from cluster import version
+from cluster.exporter import Collector, Exporter, Failed, Once, command
 from roles.slurm_exporter.files.slurm_exporter import (
+    cgroups,
     commands,
     diagnostics,
     jobs,
     nodes,
     series,
     shares,
+    turn,
+    usage,
 )
-from roles.slurm_exporter.files.slurm_exporter.common import Collector, Exporter, Once
-from roles.slurm_exporter.files.slurm_exporter.config import FILE, BadConfig, ExporterSettings, read
+from roles.slurm_exporter.files.slurm_exporter.config import FILE, ExporterSettings, read
+from roles.slurm_exporter.files.slurm_exporter.history import command as history_command
+from roles.slurm_exporter.files.slurm_exporter.history.collect import History
+from roles.slurm_exporter.files.slurm_exporter.history.xids import Xids
+from roles.slurm_exporter.files.slurm_exporter.outcomes import Outcomes
 
-NAME = "slurm"
+# Of the series about itself. Rules take slurm for the one that tells of the cluster.
+NAME, OF_JOBS = "slurm", "jobs"
+HISTORY = "history"  # before the words of node-history
 # scontrol and sdiag of 22.05 have no JSON; until 24.11 it was another document in each version.
 _JSON = (24, 11)
 _NATIVE_GPUS = (26, 5)
@@ -37,7 +41,15 @@ Run = Callable[[Sequence[str]], str]
 Version = Callable[[], tuple[int, int]]
 
 
-def collectors(config: ExporterSettings, run: Run, version: Version) -> list[Collector]:
+def collectors(
+    config: ExporterSettings,
+    run: Run,
+    version: Version,
+    history: History,
+    ended: Outcomes,
+    used: usage.Jobs,
+    xids: Xids,
+) -> list[Collector]:
     """Those of one round. What two of them need is asked once: nodes, statistics."""
 
     def asked_nodes() -> Sequence[nodes.SlurmNode]:
@@ -61,6 +73,10 @@ def collectors(config: ExporterSettings, run: Run, version: Version) -> list[Col
         "fairshare": lambda: series.fairshare(shares.parse(run(shares.COMMAND))),
         "scheduler": lambda: series.scheduler(statistics()),
         "rpcs": lambda: series.rpcs(statistics()),
+        "history": lambda: history.round(node_list()),
+        "outcomes": ended.collect,
+        "usage": used.collect,
+        "xids": xids.collect,
     }
     # The scheduler's names are all Slurm's own.
     left_out = {"scheduler"} if config.openmetrics else set()
@@ -77,34 +93,35 @@ def exporter(config: ExporterSettings) -> Exporter:
         return known[0]
 
     run = partial(commands.run, limit_s=config.limit_s)
-    return Exporter(NAME, config.file, lambda: collectors(config, run, version))
+    history = History(config.ledger, config.accounting, run)
+    ended = Outcomes(run)
+    used = usage.Jobs(cgroups.Host(), config.per_job)
+    xids = Xids(config.ledger, config.prometheus)
+
+    def due() -> list[Collector]:
+        every = collectors(config, run, version, history, ended, used, xids)
+        if not config.controller:
+            return every
+        # Jobs of this host are told by it, whoever is active.
+        here = [collector for collector in every if collector.name == "usage"]
+        try:
+            mine = turn.active(run(turn.COMMAND), config.controller)
+        except Failed as error:
+            return [turn.collector(error), *here]
+        return [turn.collector(mine), *(every if mine else here)]
+
+    name = OF_JOBS if set(config.collectors) == {"usage"} else NAME
+    return Exporter(name, config.file, due)
 
 
 def main(arguments: Sequence[str]) -> int:
-    options = _options(arguments)
-    try:
-        config = read(options.config)
-    except BadConfig as error:
-        print(f"plumbline-slurm-exporter: {error}", file=sys.stderr)
-        return 2
-    daemon = exporter(config)
-    if not options.once:
-        daemon.run(config.interval_s)
-    with TemporaryDirectory() as folder:
-        daemon.file = Path(folder) / config.file.name
-        daemon.round()
-        print(daemon.file.read_text(encoding="utf-8"), end="")
-    return 1 if daemon.failing else 0
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    summary, _, rest = str(__doc__).partition("\n\n")
-    parser = argparse.ArgumentParser(
-        prog="plumbline-slurm-exporter",
-        description=f"{summary}\n\n{rest}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    if list(arguments[:1]) == [HISTORY]:
+        return history_command.main(arguments[1:])
+    return command(
+        arguments,
+        "plumbline-slurm-exporter",
+        str(__doc__),
+        read,
+        lambda config, _: exporter(config),
+        FILE,
     )
-    parser.add_argument("--config", type=Path, default=FILE, metavar="FILE")
-    parser.add_argument("--once", action="store_true", help="one round on standard output")
-    version.add_option(parser)
-    return parser.parse_args(arguments)

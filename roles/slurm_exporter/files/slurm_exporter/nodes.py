@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from cluster.slurm import node_states
@@ -30,7 +31,9 @@ TEXT = (*COMMAND, "--oneliner", "show", "nodes")
 class SlurmNode:
     """States are Slurm's words, the base and its flags, in lower case: idle, drain, not_responding.
 
-    `user` set the reason. CPUs are what Slurm calls so: threads, or cores where it schedules those.
+    `user` set the reason at `reason_at`, and the node booted at `boot_at`: seconds since 1970, None
+    where Slurm does not say. CPUs are what Slurm calls so: threads, or cores where it schedules
+    those.
     """
 
     name: str
@@ -43,6 +46,8 @@ class SlurmNode:
     gpus: int
     gpus_alloc: int
     partitions: tuple[str, ...]
+    reason_at: float | None = None
+    boot_at: float | None = None
 
 
 def from_json(text: str) -> tuple[SlurmNode, ...]:
@@ -68,6 +73,8 @@ def _from_object(node: Any) -> SlurmNode:
             gpus=_gpus(_text(node["gres"]), _text(node["tres"])),
             gpus_alloc=_gpus(_text(node["gres_used"]), _text(node["tres_used"])),
             partitions=_list(node["partitions"]),
+            reason_at=_moment(node.get("reason_changed_at")),
+            boot_at=_moment(node.get("boot_time")),
         )
     except KeyError as error:
         raise Nonsense(f"a node has no {error.args[0]}") from None
@@ -79,6 +86,14 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise Nonsense(f"{str(value)[:80]!r} is no text")
     return value
+
+
+def _moment(value: Any) -> float | None:
+    """Of seconds since 1970, which are 0 or not set where there is none."""
+    try:
+        return whole(value) or None
+    except Nonsense:
+        return None
 
 
 def _list(value: Any) -> tuple[str, ...]:
@@ -93,7 +108,7 @@ _FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z_]*)=(\S*)")
 # A reason ends with who set it and when, and may have something like it in the middle. What comes
 # after is another field, or the second line of a reason.
 _SET_BY = re.compile(
-    r"^(?P<reason>.*?) \[(?P<user>[^\s\[\]]+)@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\]"
+    r"^(?P<reason>.*?) \[(?P<user>[^\s\[\]]+)@(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]"
     r"(?=\s*$|\s+(?:Comment|Extra|InstanceId|InstanceType|ReservationName)=| {8})"
 )
 
@@ -107,10 +122,10 @@ def _from_line(line: str) -> SlurmNode:
     before, after, reason = line, "", ""
     if match := _REASON.search(line):
         before, after = line[: match.start()], line[match.end() :]
-    user = ""
+    user = at = ""
     if after:
         set_by = _SET_BY.match(after)
-        reason, user = (set_by["reason"], set_by["user"]) if set_by else (after, "")
+        reason, user, at = set_by.group("reason", "user", "at") if set_by else (after, "", "")
     fields = dict(_FIELD.findall(before))
     try:
         cpus = int(number(fields["CPUTot"]))
@@ -125,9 +140,19 @@ def _from_line(line: str) -> SlurmNode:
             gpus=_gpus(fields["Gres"], fields["CfgTRES"]),
             gpus_alloc=_gpus(fields.get("GresUsed", ""), fields["AllocTRES"]),
             partitions=tuple(name for name in fields.get("Partitions", "").split(",") if name),
+            reason_at=_local(at),
+            boot_at=_local(fields.get("BootTime", "")),
         )
     except KeyError as error:
         raise Nonsense(f"a line has no {error.args[0]}: {line[:80]!r}") from None
+
+
+def _local(text: str) -> float | None:
+    """Slurm's local time; None for its words, such as None and Unknown."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
 
 
 def _states(text: str) -> frozenset[str]:

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cluster.exporter import Family, gauge
 from cluster.text import printable
-from roles.slurm_exporter.files.slurm_exporter.common import Family, gauge
 from roles.slurm_exporter.files.slurm_exporter.diagnostics import Diagnostics
 from roles.slurm_exporter.files.slurm_exporter.jobs import QueuedJob
 from roles.slurm_exporter.files.slurm_exporter.nodes import SlurmNode
@@ -64,6 +64,12 @@ def nodes(all_nodes: Sequence[SlurmNode], native: Native) -> Iterator[Family]:
             for node in all_nodes
             if node.reason
         },
+    )
+    yield _by(
+        ("node",),
+        "slurm_node_reason_timestamp_seconds",
+        "When that reason was set",
+        {node.name: node.reason_at for node in all_nodes if node.reason_at is not None},
     )
     if not native.gpus:
         yield _of_nodes("gpus", "Total number of GPUs in the node", all_nodes, lambda n: n.gpus)
@@ -197,6 +203,27 @@ JOBS = {
 }
 
 
+# What a node can be to blame for. A job that used too much memory or time failed by itself.
+_FAILED = ("FAILED", "BOOT_FAIL", "NODE_FAIL")
+
+
+def _ended(all_jobs: Sequence[QueuedJob]) -> Family:
+    """Jobs on one node alone: which of several a job failed by is not known."""
+    counts: dict[tuple[str, ...], float] = {}
+    for job in all_jobs:
+        if len(job.nodes) == 1 and job.state in ("COMPLETED", *_FAILED):
+            (node,) = job.nodes
+            for result in ("completed", "failed"):
+                counts.setdefault((node, result), 0.0)
+            counts[node, "failed" if job.state in _FAILED else "completed"] += 1
+    return Family(
+        "slurm_node_jobs_ended",
+        "Jobs that ended on the node within MinJobAge, by result; none, no series",
+        ("node", "result"),
+        counts,
+    )
+
+
 def jobs(all_jobs: Sequence[QueuedJob], native: Native, per_job: bool) -> Iterator[Family]:
     pending = [job for job in all_jobs if job.state == "PENDING"]
     running = [job for job in all_jobs if job.runs]
@@ -206,6 +233,7 @@ def jobs(all_jobs: Sequence[QueuedJob], native: Native, per_job: bool) -> Iterat
         "Jobs that wait, tasks of arrays each, by reason",
         Counter(job.reason for job in pending),
     )
+    yield _ended(all_jobs)
     if per_job:
         yield from _each_job([job for job in running if job.gpus])
     allocated = [job for job in all_jobs if job.runs or job.state == "SUSPENDED"]

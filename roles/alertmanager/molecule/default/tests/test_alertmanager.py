@@ -4,9 +4,10 @@ import pytest
 import yaml
 
 from tests.role_play import Case
-from tests.web_listener import Listener
+from tests.web_listener import SECRETS, Listener
 
 SERVICE = "prometheus-alertmanager"
+READER = "a-login-that-only-reads"
 FILE = "/etc/plumbline/alertmanager/alertmanager.yml"
 
 
@@ -51,21 +52,41 @@ def test_a_new_way_is_read_without_a_restart_and_its_secret_stays_in_a_file(
     secret = tmp_path / "url"
     secret.write_text("https://hooks.slack.example/T0/B0/word\n")
     secret.chmod(0o600)
-    run = play(alertmanager_slack={"channel": "#gpu", "url_file": str(secret)})
+    reader = tmp_path / "reader"
+    reader.write_text(READER)
+    reader.chmod(0o600)
+    users = {user: str(SECRETS / f"monitoring_{user}_password") for user in ("server", "admin")}
+    run = play(
+        alertmanager_slack={"channel": "#gpu", "url_file": str(secret)},
+        alertmanager_secret_files={"pager": str(reader)},
+        alertmanager_deadman={"url_file": str(secret)},
+        alertmanager_users=users | {"grafana": str(reader)},
+    )
     assert run.code == 0, run.output
+    # Who has a login may silence; a login that is no longer declared goes with the next run.
+    assert alertmanager.ask("/api/v2/silences", user="grafana", word=READER).status == 200
     assert "B0/word" not in run.output
     assert [receiver["name"] for receiver in running(alertmanager)["receivers"]] == [
         "null",
         "operators",
+        "deadman",
     ]
     with host.sudo():
         copy = host.file("/etc/plumbline/alertmanager/slack_url")
         assert (copy.group, copy.mode) == ("prometheus", 0o640)
-        assert "B0/word" not in host.file(FILE).content_string
+        pager = host.file("/etc/plumbline/alertmanager/secrets/pager")
+        assert (pager.user, pager.group, pager.mode) == ("root", "prometheus", 0o640)
+        assert pager.content_string == READER
+        # Debian 12's Alertmanager takes no address of a webhook out of a file.
+        file_ = host.file(FILE).content_string
+        assert file_.count("B0/word") == ("alertmanager/deadman_url" not in file_)
     assert play().code == 0
     assert started(host) == before
+    assert alertmanager.ask("/api/v2/silences", user="grafana", word=READER).status == 401
     with host.sudo():
-        assert not host.file("/etc/plumbline/alertmanager/slack_url").exists
+        for name in ("slack_url", "deadman_url", "secrets/pager"):
+            assert not host.file(f"/etc/plumbline/alertmanager/{name}").exists
+        assert host.file("/etc/plumbline/alertmanager/web.yml").exists
 
 
 def test_what_amtool_refuses_is_not_written(host, attempts, alertmanager):

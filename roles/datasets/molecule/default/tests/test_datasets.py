@@ -103,6 +103,7 @@ def test_what_is_refused_before_anything_is_fetched(attempts, published):
         assert "other" not in outcomes[name].left, outcomes[name].left
 
 
+@pytest.mark.long
 def test_a_run_that_broke_off_goes_on_and_another_hash_publishes_nothing(attempts, root, published):
     (file,) = published[2]["files"]
     place = root(f"ls {ROOT}/miscfiles/1/*.deb")

@@ -207,6 +207,7 @@ def download(name, own, breaks=SERVE):
     return Case(name, own, "install", breaks=fresh, mends=f"{SERVE}; {STATE}")
 
 
+@pytest.mark.long
 def test_whatever_goes_wrong_with_a_download_the_old_version_still_works(root, attempts, tiny):
     """The first package does not come; then the second does not, when the first is there."""
     before = " ".join(root(STATE).split())

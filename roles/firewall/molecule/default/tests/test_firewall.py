@@ -86,6 +86,7 @@ def test_root_alone_reads_the_rules_and_each_boot_loads_them(host):
     assert not host.service("nftables").is_enabled
 
 
+@pytest.mark.long
 def test_what_somebody_changed_in_the_table_is_put_right(host, attempts):
     before = table(host)
     more = "nft add rule inet plumbline input tcp dport 8000 accept"

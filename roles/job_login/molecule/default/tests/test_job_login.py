@@ -37,6 +37,12 @@ def state(host, job):
     return dict(word.split("=", 1) for word in shown.split() if "=" in word)["JobState"]
 
 
+def await_logins(host, job):
+    """Wait for the step that adopts logins: slurmctld calls a job running before slurmd has it."""
+    with host.sudo():
+        until(lambda: "extern" in host.run(f"scontrol listpids {job}").stdout)
+
+
 def cancel(host, job):
     with host.sudo():
         host.run(f"scancel {job}")
@@ -47,7 +53,7 @@ def cancel(host, job):
 def job(host):
     """A job of alice's with one GPU."""
     number = submit(host, "alice")
-    until(lambda: state(host, number) == "RUNNING")
+    await_logins(host, number)
     yield number
     cancel(host, number)
 
@@ -111,7 +117,7 @@ def test_a_job_has_a_tmp_and_a_shm_of_its_own_that_end_with_it(host, job):
         assert host.run(f"sudo -u bob ls {folder}").rc != 0
     other = submit(host, "bob", "sleep 600", "--mem=100M")
     try:
-        until(lambda: state(host, other) == "RUNNING")
+        await_logins(host, other)
         assert run_as(host, "bob", "ls /tmp /dev/shm").stdout == "/dev/shm:\n\n/tmp:\n"
         assert run_as(host, "bob", f"ls {names}").rc != 0
     finally:

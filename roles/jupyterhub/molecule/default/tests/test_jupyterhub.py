@@ -227,6 +227,7 @@ def test_its_secrets_are_its_users_alone(host, alice):
     assert "PRIVATE KEY" not in environment
 
 
+@pytest.mark.long
 def test_the_hub_may_be_killed(host, alice):
     (job,) = jobs(host, "alice")
     with host.sudo():
@@ -241,6 +242,7 @@ def test_the_hub_may_be_killed(host, alice):
     assert jobs(host, "alice") == [job]
 
 
+@pytest.mark.long
 def test_another_notebook_beside_it(host, alice):
     page = alice.post("/hub/spawn/alice/second", {"gpus": "0", "time": "0:10"})
     assert page.status == 200, page.error
@@ -355,6 +357,7 @@ def test_slurms_own_refusal_is_a_sentence(host, logged_in):
     assert jobs(host, "bob") == []
 
 
+@pytest.mark.long
 def test_a_notebook_that_does_not_start_in_time_is_given_up(host, alice, logged_in):
     """Alice has both GPUs."""
     person = logged_in("bob")

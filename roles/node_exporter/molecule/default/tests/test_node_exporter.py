@@ -38,6 +38,15 @@ def test_hosts_have_hashes_and_no_password(host):
         assert (web.user, web.group, web.mode) == ("root", "prometheus", 0o640)
 
 
+def test_users_read_no_textfile_of_others(host):
+    folder = "/var/lib/prometheus/node-exporter"
+    with host.sudo():
+        found = host.file(folder)
+        assert (found.user, found.group, found.mode) == ("root", "prometheus", 0o750)
+        for command in (f"ls {folder}", f"cat {folder}/plumbline_certificates.prom"):
+            assert host.run(f"runuser -u nobody -- {command}").rc != 0
+
+
 @pytest.mark.long
 def test_another_password_counts_at_once_and_restarts_nothing(host, play, exporter):
     file = SECRETS / "monitoring_prometheus_password"

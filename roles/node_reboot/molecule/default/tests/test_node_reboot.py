@@ -58,6 +58,7 @@ def test_what_a_run_left_behind_is_brought_back_without_a_reboot(host, play):
     assert " State=IDLE " in shown(host)
 
 
+@pytest.mark.long
 def test_without_its_slurmctld_no_node_is_touched(host, play):
     before = boot(host)
     host.check_output("systemctl stop slurmctld")

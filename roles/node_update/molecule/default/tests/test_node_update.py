@@ -104,6 +104,7 @@ def test_security_takes_nothing_else(host, play, archive):
     assert version(host, "plumbline-test") == "3"
 
 
+@pytest.mark.long
 def test_what_would_remove_a_package_or_change_slurm_is_refused(host, play, archive):
     archive("plumbline-test-old", "1")
     archive("plumbline-test", "1")

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.mig_live import NAMES, names, state, write
 from tests.role_play import Case
 
@@ -60,6 +62,7 @@ def test_after_a_boot_the_instances_come_back(host):
     assert host.service("plumbline-mig").is_running
 
 
+@pytest.mark.long
 def test_what_somebody_destroyed_is_seen_and_made_anew(host, attempts):
     document = state(host)
     document["gpus"][1]["instances"].pop()

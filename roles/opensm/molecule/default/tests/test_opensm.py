@@ -1,5 +1,7 @@
 """OpenSM on a host without a card: a stand-in starts, with what the role gives to the real one."""
 
+import pytest
+
 from tests.role_play import Case
 
 PORTS = "systemctl list-units --plain --no-legend 'opensm@*' | cut -d' ' -f1"
@@ -15,6 +17,7 @@ def test_each_port_has_a_subnet_manager_with_the_priority(host):
     assert "--guid 0x0000000000000001 --priority 14 " in shown
 
 
+@pytest.mark.long
 def test_ports_priority_and_what_does_not_run(host, attempts):
     one, broken = "0x0000000000000001", "0x00000000000000ff"
     outcomes = attempts(

@@ -58,6 +58,7 @@ def port(name, file, value, was, variables=None):
     return look(name, variables, f"echo '{value}' > {path}", f"echo '{was}' > {path}")
 
 
+@pytest.mark.long
 def test_what_is_not_as_declared_is_a_failure_and_changes_nothing(attempts):
     slurmd = (
         rf"printf '[Service]\nExecStart=/bin/true\n' > {SLURMD} && mkdir -p {SLURMD}.d && "
@@ -150,6 +151,7 @@ def bus(host, tmp_path):
         host.check_output(f"cd /usr/local/sbin && rm -f {' '.join(programs)}")
 
 
+@pytest.mark.long
 def test_the_way_to_the_gpus_is_set_and_taken_back(host, bus, attempts, play):
     both = {"rdma_clear_acs": True, "rdma_iommu_passthrough": True}
     checked = play(None, "--check", **both)

@@ -275,6 +275,7 @@ def nothing_reserved_after(host):
         host.run("scontrol delete reservation=course; scontrol delete reservation=later")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("nothing_reserved_after")
 def test_a_reservation_is_made_changed_left_and_removed(host, attempts):
     course = {"name": "course", "nodes": ["virtual_nodes"], "users": ["root"], "duration": "60"}

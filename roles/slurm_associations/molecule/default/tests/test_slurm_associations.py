@@ -230,6 +230,7 @@ def test_accounts_turn_round_and_users_move(host, play):
     assert "science|root" in shown(host, "assoc where user=''", "Account", "ParentName")
 
 
+@pytest.mark.long
 def test_what_is_added_by_hand_is_kept_and_named_and_removed_when_the_site_says_so(
     host, play, attempts
 ):

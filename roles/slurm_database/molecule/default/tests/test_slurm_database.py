@@ -179,6 +179,7 @@ def test_the_password_of_a_site_is_its_word(host, play):
     assert play(slurm_database_password_rotate="true").code == 0
 
 
+@pytest.mark.long
 def test_a_slurmdbd_that_does_not_answer_ends_the_run_with_a_sentence(attempts):
     """Without MUNGE it listens, and refuses whoever comes; started anew, it ends."""
     patience = "__slurm_database_patience"

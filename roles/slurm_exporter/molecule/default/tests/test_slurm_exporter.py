@@ -1,5 +1,6 @@
 """The exporter beside a real slurmctld: what it says, what it says no more, and what that costs."""
 
+import json
 import re
 import time
 
@@ -9,7 +10,10 @@ from tests.role_play import refused
 
 FILE = "/var/lib/prometheus/node-exporter/slurm.prom"
 UNIT = "plumbline-slurm-exporter"
-COLLECTORS = {"nodes", "partitions", "jobs", "fairshare", "scheduler", "rpcs"}
+OF_SLURM = {"nodes", "partitions", "jobs", "fairshare", "scheduler", "rpcs", "history"}
+# What slurmdbd and the kernel tell, whoever else is gone.
+OF_OTHERS = {"outcomes", "usage"}
+COLLECTORS = OF_SLURM | OF_OTHERS
 LAST_RUN = 'plumbline_exporter_last_run_timestamp_seconds{exporter="slurm"}'
 
 
@@ -72,10 +76,14 @@ def test_a_drained_node_a_running_and_a_waiting_job_show(host):
     job = host.check_output(f"{submit} --gres=gpu:2 --wrap='sleep 600'")
     held = host.check_output(f"{submit} --hold --wrap=true")
     try:
+        # The job may begin between two commands of one round.
         samples = until(
-            host, lambda samples: samples.get(f'slurm_job_gpus{{hpc_job="{job}"}}') == 2
+            host,
+            lambda samples: (
+                samples.get(f'slurm_job_gpus{{hpc_job="{job}"}}') == 2
+                and samples.get('slurm_node_gpus_alloc{node="node"}') == 2
+            ),
         )
-        assert samples['slurm_node_gpus_alloc{node="node"}'] == 2
         assert samples['slurm_jobs_pending_reason{reason="JobHeldUser"}'] == 1
         labels = f'hpc_job="{job}",node="node",partition="main",user="ops"}}'
         assert [key for key in samples if key.startswith("slurm_job_gpu_info") and labels in key]
@@ -91,10 +99,131 @@ def test_a_drained_node_a_running_and_a_waiting_job_show(host):
     until(host, lambda samples: state(samples, "idle") and not state(samples, "drain"))
 
 
+def test_a_running_job_shows_what_it_uses_and_one_that_ended_shows_nothing(host):
+    submit = "runuser -u ops -- sbatch --chdir=/tmp --parsable --output=/dev/null"
+    # 64 MiB stay in memory, 10 MB are read each time, and a CPU is busy.
+    program = "x=b'x'*2**26; all(open('/dev/zero','rb').read(10**7) for _ in iter(int,1))"
+    job = host.check_output(f'{submit} --mem=200M --wrap="exec python3 -c \\"{program}\\""')
+
+    def of(samples, name):
+        return samples.get(f'plumbline_job_{name}{{hpc_job="{job}"}}', -1)
+
+    try:
+        samples = until(
+            host,
+            lambda samples: (
+                of(samples, "cpu_seconds_total") > 1 and of(samples, "read_bytes_total") > 10**8
+            ),
+        )
+        assert 2**26 < of(samples, "memory_bytes") < 2**30
+        assert of(samples, "memory_limit_bytes") == 200 * 2**20
+        assert of(samples, "cpus") == 1
+        assert of(samples, "oom_kills_total") == 0
+        assert samples["plumbline_jobs_running"] == 1
+    finally:
+        host.run(f"scancel {job}")
+    until(host, lambda samples: not [key for key in samples if f'hpc_job="{job}"' in key])
+
+
+def test_the_ledger_remembers_a_drain_and_its_end_and_what_people_write(host):
+    reason = "[plumbline:gpu_xid] GPU 1: XID 79"
+    host.run_expect([0], f"scontrol update NodeName=node State=DRAIN Reason='{reason}'")
+    key = 'plumbline_node_incidents_total{kind="xid",node="node"}'
+    try:
+        until(host, lambda samples: samples.get(key) == 1)
+    finally:
+        host.run("scontrol update NodeName=node State=RESUME")
+    until(host, lambda samples: state(samples, "drain") == 0)
+    added = host.run("SUDO_USER=ops node-history add node 'new board' --kind repair --gpu 1650")
+    assert added.rc == 0, added.stderr
+    shown = host.check_output("node-history show node")
+    assert f"xid        [GPU 1] {reason} (root)" in shown
+    assert "return" in shown
+    assert "repair     [GPU 1650] new board (ops)" in shown
+    assert "1 nodes in 28 days" in host.check_output("node-history list")
+    # Accounting is asked as well, of a real database.
+    assert success(series(host))["history"] == 1
+
+
+# In the place of a validation: it writes down how it was asked, and has a verdict.
+VALIDATOR = """\
+for word in "$@"; do case $word in --output=*) folder=${word#--output=} ;; esac; done
+mkdir -p "$folder"
+echo "$@" >asked
+cp verdict "$folder/summary.json"
+"""
+
+
+def quarantined(play, folder, standing):
+    """The steps of playbooks/quarantine-nodes.yml, with a validation that finds the node so."""
+    (folder / "validator").write_text(VALIDATOR)
+    found = {"name": "node", "standing": standing, "reason": "fan 3 is slow"}
+    (folder / "verdict").write_text(json.dumps({"nodes": [found]}))
+    settings = {
+        "__node_update_suspects": ["node"],
+        "__node_update_root": str(folder),
+        "__node_update_validator": ["sh", "validator"],
+        "node_update_validation_user": "root",
+        "node_update_controller": "node",
+        "node_reboot_controller": "node",
+    }
+    steps = (
+        ("node_reboot", "read_slurm"),
+        ("node_update", "quarantine"),
+        ("node_reboot", "read_slurm"),
+        ("node_update", "quarantine_prove"),
+    )
+    return play(
+        [
+            {
+                "ansible.builtin.include_role": {"name": name, "tasks_from": part},
+                "vars": settings,
+            }
+            for name, part in steps
+        ]
+    )
+
+
+@pytest.mark.long
+def test_a_suspect_is_proven_in_a_reservation_when_its_jobs_have_ended(host, play, tmp_path):
+    submit = "runuser -u ops -- sbatch --chdir=/tmp --parsable --output=/dev/null"
+    job = host.check_output(f"{submit} --wrap='sleep 600'")
+    until(host, lambda samples: samples.get("slurm_jobs_running") == 1)
+    try:
+        run = quarantined(play, tmp_path, "passing")
+        refused(run, "node is kept, and waits for job")
+        assert not (tmp_path / "asked").exists()
+        assert host.check_output(f"squeue --noheader --job={job} --format=%T") == "RUNNING"
+        shown = host.check_output("scontrol --oneliner show reservation")
+        assert "ReservationName=plumbline-quarantine" in shown
+        assert "Flags=MAINT,IGNORE_JOBS" in shown
+    finally:
+        host.run(f"scancel {job}")
+    until(host, lambda samples: samples.get("slurm_jobs_running") == 0)
+    refused(quarantined(play, tmp_path, "failing"), "node is drained: the validation has it as")
+    words = (tmp_path / "asked").read_text().split()
+    assert {"--suite=burn-in", "--alone", "--nodes=node", "--duration=1h"} <= set(words)
+    assert "--reservation=plumbline-quarantine" in words
+    assert "plumbline-quarantine" not in host.run("scontrol --oneliner show reservation").stdout
+    node = host.check_output("scontrol --oneliner show node node")
+    assert "Reason=[plumbline:quarantine] the validation has it as failing: fan 3" in node
+    try:
+        run = quarantined(play, tmp_path, "passing")
+        assert run.code == 0, run.output[-3000:]
+        until(host, lambda samples: state(samples, "idle") and not state(samples, "drain"))
+    finally:
+        host.run("scontrol delete ReservationName=plumbline-quarantine")
+        host.run("scontrol update NodeName=node State=RESUME")
+    told = host.check_output("node-history show node")
+    for words in ("suspect: it fails again", "drained: the validation", "proven: back in service"):
+        assert words in told
+
+
 def test_a_controller_that_is_gone_takes_its_series_with_it_and_they_return(host):
     host.run_expect([0], "systemctl stop slurmctld")
     try:
-        samples = until(host, lambda samples: success(samples) == dict.fromkeys(COLLECTORS, 0.0))
+        gone = dict.fromkeys(OF_SLURM, 0.0) | dict.fromkeys(OF_OTHERS, 1.0)
+        samples = until(host, lambda samples: success(samples) == gone)
         assert not [key for key in samples if key.startswith("slurm_")]
     finally:
         host.run_expect([0], "systemctl start slurmctld")
@@ -126,6 +255,7 @@ def test_nothing_stays_of_an_exporter_that_ends_however_it_ends(host):
     until(host, well)  # systemd starts it again
 
 
+@pytest.mark.long
 def test_a_round_asks_each_thing_once_whoever_reads(host):
     def next_round():
         """Waits for its end. The next one begins seconds later."""

@@ -116,6 +116,7 @@ def test_a_version_of_the_same_release_takes_its_place_and_another_one_in_an_upg
     assert outcomes["change_release"].left == "slurm 25.05.1"
 
 
+@pytest.mark.long
 def test_the_distribution_again_leaves_nothing_and_what_nobody_has_is_told(host, attempts):
     with host.sudo():
         host.check_output(PURGE)

@@ -79,6 +79,7 @@ def test_files_are_those_of_the_listing(root):
     assert content in root(f"cat {ROOT}/.modulefiles/tools/2.lua")
 
 
+@pytest.mark.long
 def test_what_is_refused_and_leaves_all_as_it_was(attempts, tmp_path):
     tampered = tmp_path / "tampered.txt"
     text = (LOCKS / "tools-1.txt").read_text()
@@ -146,6 +147,7 @@ setsid --fork python3 /tmp/silent.py >/tmp/silent.log 2>&1 </dev/null
 """
 
 
+@pytest.mark.long
 def test_a_run_that_was_killed_leaves_nothing_to_load_and_the_next_one_goes_on(host, attempts):
     variables = with_one_more(name="killed")
     silent = {"user_libraries_index_url": "http://127.0.0.1:8097/simple"}

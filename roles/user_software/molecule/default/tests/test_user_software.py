@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.role_play import Case
 
 MIRROR = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "mirror/user_software"
@@ -25,6 +27,7 @@ def test_an_ordinary_user_loads_nccl_and_compiles_with_its_header(host):
     assert host.check_output("ls -A /opt/nccl") == "2.99.1-cuda13"
 
 
+@pytest.mark.long
 def test_what_is_another_file_or_another_version_gets_no_name(attempts):
     other = {"user_software_nccl_version": "2.99.2"}
     pinned = (MIRROR / "other.sha256").read_text(encoding="utf-8")

@@ -98,12 +98,13 @@ def shortened(text: str) -> str:
 
     Never raises. An answer that is not understood is told in its own words.
     """
-    document = _document(text)
+    document = document_of(text)
     found = list(_of_text(text)) if document is None else list(_of_json(document))
     return "; ".join(found)[:LONGEST]
 
 
-def _document(text: str) -> Mapping[str, Any] | None:
+def document_of(text: str) -> Mapping[str, Any] | None:
+    """RAS's answer where it is JSON; None for one in words, and for none of RAS's."""
     for version in (text, _COMMA.sub(r"\1,\2", text)):
         with suppress(ValueError, RecursionError):
             document = json.loads(version)

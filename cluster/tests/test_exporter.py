@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from roles.slurm_exporter.files.slurm_exporter import common
-from roles.slurm_exporter.files.slurm_exporter.common import (
+from cluster import exporter as module
+from cluster.exporter import (
     DURATION,
     LAST_RUN,
     SUCCESS,
@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_written_is_taken_away_and_the_next_round_writes_a
     log: list[str] = []
     daemon = exporter(tmp_path, Collector("one", collector("a")), say=log.append)
     daemon.round()
-    with patch.object(common, "write", side_effect=OSError(28, "No space left on device")):
+    with patch.object(module, "write", side_effect=OSError(28, "No space left on device")):
         daemon.round()
     assert list(tmp_path.iterdir()) == []
     assert log == [f"textfile: {daemon.file}: No space left on device"]
@@ -219,7 +219,7 @@ def test_a_round_begins_every_interval_and_a_late_one_is_not_made_up(tmp_path, m
 DAEMON = """
     import sys
     from pathlib import Path
-    from roles.slurm_exporter.files.slurm_exporter.common import Collector, Exporter
+    from cluster.exporter import Collector, Exporter
     from roles.slurm_exporter.files.slurm_exporter.commands import run
 
     file = Path(sys.argv[1])

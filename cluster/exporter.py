@@ -7,6 +7,7 @@ before never stands in for one that is missing, and neither does a zero.
 
 from __future__ import annotations
 
+import argparse
 import math
 import signal
 import sys
@@ -14,10 +15,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, NoReturn, TypeVar
+from tempfile import TemporaryDirectory
+from typing import Generic, NoReturn, Protocol, TypeVar
 
 from prometheus_client import Metric, write_to_textfile
 from prometheus_client.registry import Collector as Registry
+
+from cluster import version
+from cluster.settings_file import BadConfig
 
 T = TypeVar("T")
 Labels = tuple[str, ...]
@@ -167,7 +172,7 @@ def write(file: Path, families: Iterable[Family]) -> None:
 # --- the daemon ----------------------------------------------------------------------------------
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -178,7 +183,7 @@ class Exporter:
     name: str
     file: Path
     collectors: Callable[[], Sequence[Collector]]
-    say: Callable[[str], None] = _say
+    say: Callable[[str], None] = say
     _errors: dict[str, str] = field(default_factory=dict)
 
     def round(self) -> None:
@@ -231,3 +236,58 @@ def _end(number: int, frame: object) -> NoReturn:
     """Wherever we are, in the middle of a command too: its process is ended on the way out."""
     del number, frame
     raise SystemExit(0)
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+class Settings(Protocol):
+    """What every exporter's settings have: where its file is, and the seconds between rounds."""
+
+    @property
+    def file(self) -> Path: ...
+
+    @property
+    def interval_s(self) -> float: ...
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def command(
+    arguments: Sequence[str],
+    program: str,
+    words: str,
+    read: Callable[[Path], S],
+    exporter: Callable[[S, bool], Exporter],
+    config: Path,
+) -> int:
+    """Run the daemon, or with --once one round that goes to standard output.
+
+    `words` are the help. `read` raises BadConfig. `exporter` is also told whether it only looks,
+    beside a daemon from which nothing is taken away. Returns the exit status: 0 it was ended, or
+    every collector went well; 1 one of them failed; 2 it has no settings that can be used.
+    """
+    summary, _, rest = words.partition("\n\n")
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description=f"{summary}\n\n{rest}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", type=Path, default=config, metavar="FILE")
+    parser.add_argument("--once", action="store_true", help="one round on standard output")
+    version.add_option(parser)
+    options = parser.parse_args(arguments)
+    try:
+        settings = read(options.config)
+    except BadConfig as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 2
+    daemon = exporter(settings, options.once)
+    if not options.once:
+        daemon.run(settings.interval_s)
+    with TemporaryDirectory() as folder:
+        daemon.file = Path(folder) / settings.file.name
+        daemon.round()
+        print(daemon.file.read_text(encoding="utf-8"), end="")
+    return 1 if daemon.failing else 0

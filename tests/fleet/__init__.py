@@ -1,0 +1,1 @@
+"""What monitoring of many nodes costs: simulated exporters, and a real Prometheus."""
