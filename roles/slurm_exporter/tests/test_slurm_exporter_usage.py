@@ -35,7 +35,7 @@ class Node:
         self.file = root / "jobs.prom"
 
     def v2(
-        self, name: str, pids: tuple[int, ...] = (), scope: str = SCOPE, title: str = ""
+        self, name: str, pids: tuple[int, ...] = (11,), scope: str = SCOPE, title: str = ""
     ) -> Path:
         folder = self.host.cgroup / scope / name
         put(folder / "cgroup.controllers", "cpuset cpu memory pids")
@@ -53,7 +53,7 @@ class Node:
             put(self.host.proc / "99/cmdline", title)
         return folder
 
-    def v1(self, job: str, pids: tuple[int, ...] = (), limit: int = 4000) -> None:
+    def v1(self, job: str, pids: tuple[int, ...] = (11,), limit: int = 4000) -> None:
         for controller in ("freezer", "cpuacct", "memory", "cpuset"):
             folder = self.host.cgroup / controller / f"slurm/uid_1000/job_{job}"
             put(folder / "step_0/cgroup.procs", "".join(f"{pid}\n" for pid in pids))
@@ -138,6 +138,17 @@ def test_series_end_with_their_job(node: Node) -> None:
     samples = node.round()
     assert not any('"7"' in key for key in samples)
     assert samples["plumbline_jobs_running"] == 0
+
+
+def test_a_cgroup_that_outlives_its_job_is_no_job(node: Node) -> None:
+    node.v1("7")
+    node.v1("8", ())
+    samples = node.round()
+    assert samples["plumbline_jobs_running"] == 1
+    assert not any('"8"' in key for key in samples)
+    for path in node.host.cgroup.glob("**/job_7/step_0/cgroup.procs"):
+        path.write_text("", encoding="ascii")
+    assert node.round()["plumbline_jobs_running"] == 0
 
 
 def test_what_is_not_counted_is_not_told(node: Node) -> None:

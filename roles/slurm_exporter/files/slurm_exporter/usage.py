@@ -65,13 +65,17 @@ class Jobs:
 
     def collect(self) -> Iterator[Family]:
         """Raises Failed where Slurm has no cgroups here."""
-        running = {cgroup.job: cgroup for cgroup in cgroups.jobs(self._host)}
+        # Slurm may leave the cgroup of a job that ended, for a moment (v2) or for good (v1).
+        there = [(cgroup, cgroup.processes) for cgroup in cgroups.jobs(self._host)]
+        running = {cgroup.job: cgroup for cgroup, pids in there if pids}
+        processes = {cgroup.job: pids for cgroup, pids in there if pids}
         used = {job: cgroups.use(cgroup) for job, cgroup in running.items()}
-        processes = {job: cgroup.processes for job, cgroup in running.items()}
         asked = self._ask(processes)
         self._listen(set(running))
         self._add({job: use.cpu_s for job, use in used.items() if use.cpu_s is not None})
-        yield gauge("plumbline_jobs_running", "Jobs with a cgroup on this node", len(running))
+        yield gauge(
+            "plumbline_jobs_running", "Jobs with a process in their cgroup here", len(running)
+        )
         if not self._per_job:
             yield from self._of_node(used)
             return
