@@ -58,8 +58,8 @@ def test_a_gpu_that_is_lost_is_named_and_the_others_answer(node, look):
 
 
 def test_a_driver_that_hangs_costs_no_more_than_the_time_limit(node, look):
-    result = look(node("delay_ms.nvmlInit = forever"), timeout=1)
-    assert result["error"] == "NVML did not answer within 1 s when it was asked for nvmlInit"
+    result = look(node("delay_ms.nvmlInit = forever"), timeout=5)
+    assert result["error"] == "NVML did not answer within 5 s when it was asked for nvmlInit"
     assert result["gpus"] == []
 
 

@@ -788,14 +788,14 @@ def test_without_a_driver_the_links_say_so(described):
 
 def test_a_driver_that_hangs_while_it_is_watched_costs_its_samples_alone(described):
     described()
-    links = gpu_links.Links(60, ask_s=2.0)
+    links = gpu_links.Links(60, ask_s=6.0)  # a busy machine takes two to load NVML
     described("gpu.*.delay_ms.nvmlDeviceGetCurrPcieLinkWidth = forever")
     began = time.monotonic()
     with links.watched():
         copied(links, 0)
     described()
     readings = links.result(UUIDS)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 40
     assert readings["gpus"][0]["samples"] == 0
     assert readings["gpus"][0]["after"]["error"] is None
 

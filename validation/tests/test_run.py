@@ -184,6 +184,8 @@ def test_an_interrupted_run_cancels_its_jobs_and_leaves_what_it_knew(cluster, nu
     )
     running = partial(simulated_slurm.running, cluster.path)
     wait_for(lambda: any(name.endswith("-ddp") for name in running()), seconds=40)
+    # The next job may begin before what the last one said is judged.
+    wait_for(lambda: '"check": "all_reduce"' in "".join(cluster.lines("results.jsonl")), seconds=40)
     known = len(cluster.lines("results.jsonl"))
     process.send_signal(number)
     time.sleep(0.3)

@@ -142,7 +142,10 @@ def test_a_report_that_takes_long_holds_no_mail_up(mailer, slurm, monkeypatch):
     assert "it took more than 0.3 s" in message.get_content()
 
 
-def test_accounting_that_is_late_is_waited_for_and_not_for_ever(mailer, slurm, tmp_path):
+def test_accounting_that_is_late_is_waited_for_and_not_for_ever(
+    mailer, slurm, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(mail, "ACCOUNTED_S", 2.0)
     slurm(row(End="Unknown", State="RUNNING"))
     code, message = mailer("-s", ENDED, "alice")
     assert code == 0
