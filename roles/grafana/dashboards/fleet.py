@@ -11,13 +11,13 @@ from roles.grafana.dashboards.shared import (
     bars,
     board,
     graph,
-    highest,
     number,
     rows,
     section,
     share,
     worst,
 )
+from roles.grafana.dashboards.slurm import NOT_ENDED_WELL
 
 _MINUTES = 60  # an hour's samples
 _SERVES = 'node:slurm_node_serves:bool{node=~"$node"}'
@@ -118,10 +118,7 @@ JOBS_THAT_DID_NOT_END_WELL = graph(
     "Jobs that did not end well",
     "A job counts for MinJobAge, five minutes by default.",
     "short",
-    Query(highest("slurm_jobs_failed"), "failed"),
-    Query(highest("slurm_jobs_node_failed"), "ended by a node's failure"),
-    Query(highest("slurm_jobs_outofmemory"), "out of memory"),
-    Query(highest("slurm_jobs_timeout"), "timed out"),
+    *NOT_ENDED_WELL,
 )
 
 NODES_MOST_OUT_OF_SERVICE = rows(

@@ -93,6 +93,13 @@ NODES_BY_STATE = graph(
     Query(highest("slurm_nodes_noresp"), "not responding"),
 )
 
+NOT_ENDED_WELL = (
+    Query(highest("slurm_jobs_failed"), "failed"),
+    Query(highest("slurm_jobs_timeout"), "timed out"),
+    Query(highest("slurm_jobs_outofmemory"), "out of memory"),
+    Query(highest("slurm_jobs_node_failed"), "ended by a node's failure"),
+)
+
 JOBS_BY_STATE = graph(
     "Jobs by state",
     "Ended jobs count for MinJobAge, five minutes by default.",
@@ -102,10 +109,7 @@ JOBS_BY_STATE = graph(
     Query(highest("slurm_jobs_hold"), "held"),
     Query(highest("slurm_jobs_completing"), "completing"),
     Query(highest("slurm_jobs_completed"), "completed"),
-    Query(highest("slurm_jobs_failed"), "failed"),
-    Query(highest("slurm_jobs_timeout"), "timed out"),
-    Query(highest("slurm_jobs_outofmemory"), "out of memory"),
-    Query(highest("slurm_jobs_node_failed"), "ended by a node's failure"),
+    *NOT_ENDED_WELL,
 )
 
 PARTITIONS = rows(
