@@ -2,8 +2,8 @@
 
 And golden files: `pytest FOLDER --renew-golden` writes what is rendered instead of comparing it.
 
-And the tests that `scripts/test` leaves for `scripts/test --full`: they say so of themselves, and
-the summary counts them. Whoever runs pytest or molecule otherwise runs them.
+And the tests that `scripts/test` leaves for `scripts/test --full` (tests/long_tests.py). Whoever runs
+pytest or molecule otherwise runs them.
 
 And the CPU time that a test may take, see tests/cpu_limit.py.
 
@@ -21,7 +21,7 @@ import ansible.module_utils
 import pytest
 from hypothesis import settings
 
-from tests import cpu_limit
+from tests import cpu_limit, long_tests
 
 pytest_plugins = ("tests.role_login", "tests.role_mirror", "tests.role_play")
 
@@ -36,12 +36,11 @@ ansible.module_utils.__path__ += [
 
 RENEW = "--renew-golden"
 
-SHORT = os.environ.get("PLUMBLINE_LONG_TESTS") == "no"
 # The same examples each time, so that a change is red for what it changed; --full looks for others.
 # None has a deadline: a busy machine breaks it.
 settings.register_profile("other", deadline=None)
 settings.register_profile("same", derandomize=True, deadline=None)
-settings.load_profile("same" if SHORT else "other")
+settings.load_profile("same" if long_tests.SHORT else "other")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,10 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if SHORT:
-        for item in items:
-            if item.get_closest_marker("long"):
-                item.add_marker(pytest.mark.skip(reason="left for scripts/test --full"))
+    if long_tests.SHORT:
+        for item in long_tests.left(items):
+            item.add_marker(pytest.mark.skip(reason="left for scripts/test --full"))
 
 
 # --- CPU time ------------------------------------------------------------------------------------

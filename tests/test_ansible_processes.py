@@ -58,6 +58,7 @@ def test_a_run_knows_nothing_of_the_one_before(playbook):
     assert "unknown" in shown.stdout
 
 
+@pytest.mark.long
 def test_a_run_has_a_folder_that_ends_with_it(playbook, tmp_path):
     folders = tmp_path / "folders"
     show = {"ansible.builtin.command": {"argv": ["ls", str(folders)]}, "register": "shown"}

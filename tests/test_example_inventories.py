@@ -64,11 +64,13 @@ def test_every_example_is_held_here() -> None:
         assert (REPOSITORY / "inventory" / f"{PREFIX}{name}" / "README.md").read_text()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["university", "centre"])
 def test_preflight_refuses_nothing(name: str) -> None:
     assert judged(REPOSITORY / "inventory" / f"{PREFIX}{name}").sentences == []
 
 
+@pytest.mark.long
 def test_groups_names_and_hardware_of_a_company_are_refused_nothing() -> None:
     whole, cluster = example("company")
     assert list(judge.inventory_refusals(whole, contract.load())) == []
@@ -106,6 +108,7 @@ def test_pages_for_users_are_the_golden_ones(
     check_pages(pages)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["university", "centre"])
 def test_slurms_files_are_the_golden_ones(name: str, golden: Callable[[Path, str], None]) -> None:
     rendered = of_controller(name, "__slurm_rendered_files")
@@ -149,6 +152,7 @@ def test_a_company_is_a_few_lines_and_a_matter_of_seconds(
     assert acceptance["settings"]["Nodes"] == "gpu[897-928]"
 
 
+@pytest.mark.long
 def test_a_companys_scheduler_keeps_what_the_health_checks_need() -> None:
     """The inventory sets SchedulerParameters and does not name it."""
     composed = of_controller("company", "__slurm_composed")
@@ -157,6 +161,7 @@ def test_a_companys_scheduler_keeps_what_the_health_checks_need() -> None:
     assert "enable_configless" in composed["SlurmctldParameters"]
 
 
+@pytest.mark.long
 def test_a_company_gets_what_a_thousand_nodes_need_and_its_own_values_stand() -> None:
     composed = of_controller("company", "__slurm_composed")
     assert (composed["TreeWidth"], composed["MessageTimeout"]) == ("32", "60")

@@ -52,6 +52,7 @@ def modules(node: Node) -> list[str]:
     )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("compute_only", [True, False])
 @pytest.mark.parametrize(("system", "source"), EVERYWHERE)
 def test_a_branch_is_installed_whole_or_refused_before_anything_changes(
@@ -83,6 +84,7 @@ def test_a_branch_is_installed_whole_or_refused_before_anything_changes(
     assert installed
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("system", "source"), EVERYWHERE)
 def test_the_default_of_every_system_can_be_installed(
     tmp_path: Path, system: str, source: str
@@ -93,6 +95,7 @@ def test_the_default_of_every_system_can_be_installed(
     assert whole(node).startswith(f"{branch}.")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("nvlink5", [False, True])
 @pytest.mark.parametrize(
     ("system", "source", "branch"),
@@ -112,6 +115,7 @@ def test_what_nvswitches_need_is_of_the_drivers_version(
     assert bool(node.versions("libnvsdm")) is (nvlink5 and source == NVIDIA)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("system", "source", "branches"),
     [("Debian 12", NVIDIA, (570, 580, 570)), (UBUNTU, NVIDIA, (550, 580, 620)),
@@ -131,6 +135,7 @@ def test_another_branch_takes_the_fabric_manager_with_it(
         assert len(modules(node)) == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("compute_only", [True, False])
 @pytest.mark.parametrize("kind", gpu_packages.KINDS)
 def test_a_branch_is_taken_and_left_again_across_the_change_of_names(
@@ -147,6 +152,7 @@ def test_a_branch_is_taken_and_left_again_across_the_change_of_names(
         assert len(modules(node)) == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("canonical", "nvidia", "compute_only"),
     [(580, 580, True), (580, 580, False), (550, 595, True), (550, 595, False), (595, 580, True)],
@@ -187,6 +193,7 @@ def test_the_driver_that_ubuntus_installer_chose_gives_way(tmp_path: Path, branc
     assert prebuilt.name not in node.machine.installed
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("distribution_first", [True, False])
 @pytest.mark.parametrize(
     ("system", "source"), [("Debian 12", NVIDIA), (UBUNTU, NVIDIA), (UBUNTU, "ubuntu")]
@@ -258,6 +265,7 @@ def test_kernel_modules_and_driver_are_lifted_together(tmp_path: Path) -> None:
     assert (node.driver()["stale"], node.driver()["hold"]) == (False, [])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("system", "source"), [("Debian 12", NVIDIA), (UBUNTU, NVIDIA), (UBUNTU, "ubuntu")]
 )

@@ -84,6 +84,7 @@ def test_the_names_are_those_that_the_validation_knows() -> None:
     assert product_names("virtual") == [library.BOARDS["virtual"]["name"]]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "model"),
     [

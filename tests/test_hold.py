@@ -201,6 +201,7 @@ def test_the_second_run_is_refused_and_says_who_is_at_work(site: Site) -> None:
     site.end(site.start())
 
 
+@pytest.mark.long
 def test_of_two_runs_that_begin_together_one_works(site: Site) -> None:
     both = [site.start(), site.start()]
     refused: list[subprocess.Popen[str]] = []
@@ -212,6 +213,7 @@ def test_of_two_runs_that_begin_together_one_works(site: Site) -> None:
     site.end(working)
 
 
+@pytest.mark.long
 def test_after_a_kill_the_next_run_just_works(site: Site) -> None:
     first = site.start()
     site.started(first)
@@ -221,6 +223,7 @@ def test_after_a_kill_the_next_run_just_works(site: Site) -> None:
     site.end(site.start())
 
 
+@pytest.mark.long
 def test_a_run_in_check_mode_neither_takes_nor_minds_the_hold(site: Site) -> None:
     elsewhere = json.dumps(dataclasses.asdict(dataclasses.replace(OTHER, host="elsewhere")))
     site.hold.write_text(elsewhere)

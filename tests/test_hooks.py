@@ -116,6 +116,7 @@ def test_a_layer_that_is_run_has_them_before_and_after_it(site: Path) -> None:
     assert "never" not in output
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

@@ -28,6 +28,7 @@ def look(ask):
     return lambda *options, **arguments: ask({"infiniband": arguments}, *options)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("options", [[], ["--check"]])
 def test_the_ports_are_those_that_the_reader_reads_here(look, tmp_path, options):
     root = tmp_path / "class"

@@ -377,6 +377,7 @@ def test_the_declaration_is_what_the_validation_reads(tmp_path: Path) -> None:
     assert read.parse(json.loads(written.read_text()), "test").cluster == "example"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("limit", [(), ("--limit", "gpu1"), ("--check",)])
 def test_a_bad_inventory_stops_a_run_with_all_its_sentences(
     tmp_path: Path, limit: tuple[str, ...]

@@ -52,6 +52,7 @@ def test_playbooks_scenarios_and_roles_are_read(checkout: Path) -> None:
     assert (status, "Syntax: 3 playbooks, scenarios and roles are right." in output) == (0, True)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("place", "text", "sentence"),
     [

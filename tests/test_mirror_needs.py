@@ -231,6 +231,7 @@ def play(tmp_path: Path, last: str) -> list[str]:
     return [str(tmp_path / "play.yml")]
 
 
+@pytest.mark.long
 def test_conditions_count_unless_they_are_known_not_to_hold(ask, tmp_path):
     playbooks = play(tmp_path, "[seven]")
     document = needs(ask, tmp_path, {"all": "debian13"}, mirror_playbooks=playbooks)
@@ -245,6 +246,7 @@ def test_conditions_count_unless_they_are_known_not_to_hold(ask, tmp_path):
     assert first["own"] == ["s*"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("last", "why"),
     [

@@ -102,6 +102,7 @@ def test_a_file_without_tests_is_refused(capsys: pytest.CaptureFixture[str]) -> 
     assert "no tests belong to playbooks/plugin_utils/cluster.py" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_fault_is_noticed_or_survives(tmp_path: Path) -> None:
     """The whole program, in a project of one function and one test."""
     for folder in (

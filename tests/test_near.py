@@ -155,6 +155,7 @@ def ran(folder: Path, repository: Path, *, near: bool) -> tuple[str, list[str]]:
     return done.stdout + done.stderr, record.read_text().splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.heavy("plays the same play twice")
 def test_a_run_is_the_same_with_fewer_processes(repository: Path, tmp_path: Path) -> None:
     output, forks = ran(tmp_path, repository, near=True)

@@ -41,6 +41,7 @@ def start(python, packed, folder, *arguments, environment=None):
     return run(python, packed, *arguments, cwd=folder, env=settings)
 
 
+@pytest.mark.long
 def test_the_same_checkout_gives_the_same_bytes(packed, tmp_path):
     again = tmp_path / "again.pyz"
     passes(PACK, again)

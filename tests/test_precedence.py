@@ -115,6 +115,7 @@ def values_seen(folder: Path, cases: Mapping[str, Sequence[str]]) -> dict[str, M
     }
 
 
+@pytest.mark.long
 @pytest.mark.heavy("runs Ansible three times, with all roles and all settings")
 def test_of_all_places_the_nearest_wins_and_over_what_we_ship(tmp_path: Path) -> None:
     """One host for each number of places that speak; those with the same of SHARED are one run."""

@@ -109,6 +109,7 @@ def test_a_model_of_which_we_have_no_thresholds_is_accepted(tmp_path: Path) -> N
     assert sentences(with_hardware(tmp_path, **gpus("vr200", 4))) == ""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("model", "meant"),
     [
@@ -138,6 +139,7 @@ def test_nodes_with_nvswitch_say_their_fabric(tmp_path: Path) -> None:
     assert not sentences(write(tmp_path / "l40s", children))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("word", [{}, {"nvml": True}, {"nvml": False}])
 def test_a_stand_in_for_nvml_is_declared_where_there_is_one(
     tmp_path: Path, word: dict[str, bool]
@@ -183,6 +185,7 @@ def test_there_is_a_cluster(tmp_path: Path) -> None:
     assert "there is no group slurm_cluster (parent of all below" in sentences(tmp_path)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("group", ["slurm_controller", "slurm_database", "slurm_login"])
 def test_a_needed_group_has_a_host(tmp_path: Path, group: str) -> None:
     children = good()
@@ -217,6 +220,7 @@ def test_a_host_without_a_role_is_refused(tmp_path: Path) -> None:
     assert not sentences(write(tmp_path / "silenced", good() | {"mine": idle}, silenced))
 
 
+@pytest.mark.long
 def test_alike_refusals_of_many_hosts_are_one_sentence(tmp_path: Path) -> None:
     children = good()
     names = {f"gpu{i:03d}.example.org": f"10.0.{i // 250}.{i % 250 + 1}" for i in range(1, 513)}
@@ -227,6 +231,7 @@ def test_alike_refusals_of_many_hosts_are_one_sentence(tmp_path: Path) -> None:
     assert len(refusals) < 2000
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("variables", "told"),
     [
@@ -264,6 +269,7 @@ def test_a_portal_that_could_not_submit_jobs_is_refused(tmp_path: Path) -> None:
     assert "put them into slurm_login as well" in refusals
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("databases", "backup", "sentence"),
     [
@@ -321,6 +327,7 @@ def test_a_file_of_variables_belongs_to_someone(tmp_path: Path, file: str, sente
     assert sentence in sentences(write(tmp_path, good(), {file: {"rack": 1}}))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("file", ["group_vars/README.md", "group_vars/.gpu.swp", "host_vars/gpu1"])
 def test_other_files_beside_an_inventory_are_none_of_ours(tmp_path: Path, file: str) -> None:
     assert sentences(write(tmp_path, good(), {file: {"rack": 1}})) == ""
@@ -329,6 +336,7 @@ def test_other_files_beside_an_inventory_are_none_of_ours(tmp_path: Path, file: 
 # --- refused: names and addresses ----------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
@@ -380,6 +388,7 @@ def test_an_address_is_one_that_others_reach(tmp_path: Path, address: str) -> No
 # --- refused: hardware ---------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "model",
     ["", " ", "h100 sxm", "h100,sxm", "h100:sxm", "h100\nsxm", "h100;rm", "$(id)", None, 3090],
@@ -390,6 +399,7 @@ def test_a_model_is_a_word(tmp_path: Path, model: object) -> None:
     assert "\n" not in refusals
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
@@ -444,6 +454,7 @@ HALVES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("variables", "more"),
     [
@@ -465,6 +476,7 @@ ENVIRONMENT = "validation_environment"
 SHARED = "validation_shared_filesystems"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
@@ -499,6 +511,7 @@ def test_the_environment_of_a_group_is_declared_for_its_nodes(tmp_path: Path) ->
     assert [node["environment"] for node in nodes] == [texts, texts]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -523,6 +536,7 @@ def test_declared_transports_reach_the_declaration(tmp_path: Path) -> None:
     assert [node["transports"] for node in nodes] == [{"nvls": True, "rails": ["mlx5_0"]}] * 2
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("below", "declared"),
     [
@@ -561,6 +575,7 @@ def test_the_file_and_line_that_set_it_are_named(tmp_path: Path) -> None:
 # --- refused: variables --------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["", "a b", "a\nb", 'a"b', "a'b", "-a", "a" * 41, 7, "a.b"])
 def test_a_cluster_name_that_slurm_cannot_have(tmp_path: Path, name: object) -> None:
     refusals = sentences(with_all(tmp_path, cluster_name=name))
@@ -572,6 +587,7 @@ def test_a_cluster_name_in_upper_case_is_not_what_slurm_would_call_it(tmp_path: 
     assert "of which Slurm would make 'zurich-1'; set it to zurich-1." in refusals
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("variables", "sentence"),
     [
@@ -606,6 +622,7 @@ def partition(name: str) -> str:
     return f"slurm_partitions: [{{nodes: [ALL], name: {name}}}]"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -631,6 +648,7 @@ def test_what_yaml_reads_as_something_else_goes_into_quotes(
     assert sentence in refusal
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -723,6 +741,7 @@ def test_facts_are_judged_later(tmp_path: Path) -> None:
 # --- silenced ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("word", ["unknown-variable", "unknown-variable:node_gpu"])
 def test_a_site_silences_one_refusal(tmp_path: Path, word: str) -> None:
     refusals = sentences(with_all(tmp_path / "loud", node_gpu=1))

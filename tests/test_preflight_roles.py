@@ -179,6 +179,7 @@ def with_gpus(folder: Path, **variables: Any) -> Path:
     return write(folder, good(), {"group_vars/gpu_h100.yml": variables})
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("variables", "sentence"),
     [

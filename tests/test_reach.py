@@ -42,6 +42,7 @@ def test_each_host_comes_once_and_a_missing_group_is_nobody() -> None:
     assert hosts == ["gpu1", "ctl1", "mon1"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("limit", "hosts"),
     [
@@ -63,6 +64,7 @@ def test_a_run_is_for_the_hosts_of_limit_and_those_that_must_know(
     assert set(re.findall(r"^ok: \[(\w+)\]", output, re.MULTILINE)) == hosts
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("limit", "told", "deployed"),
     [

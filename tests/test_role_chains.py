@@ -79,10 +79,12 @@ def test_a_scenario_says_which_roles_its_role_builds_on(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "molecule.yml").write_text(text)
     builds_on = {"lower": frozenset[str](), "upper": frozenset({"lower"})}
-    assert chains.read(tmp_path) == (builds_on, frozenset())
+    assert chains.read(tmp_path) == chains.Scenarios(builds_on)
     upper = tmp_path / "roles/upper/molecule/default/molecule.yml"
     upper.write_text(scenario.replace("[lower]", "[lower], scenario_own_node: true"))
-    assert chains.read(tmp_path) == (builds_on, frozenset({"upper"}))
+    assert chains.read(tmp_path) == chains.Scenarios(builds_on, alone=frozenset({"upper"}))
+    upper.write_text(scenario.replace("[lower]", "[lower], scenario_long: it takes an hour"))
+    assert chains.read(tmp_path) == chains.Scenarios(builds_on, long=frozenset({"upper"}))
     upper.write_text(scenario.replace("lower", "lowre"))
     with pytest.raises(chains.Wrong, match=r"upper/molecule/default/molecule.yml: .* role lowre"):
         chains.read(tmp_path)
@@ -106,11 +108,11 @@ def test_only_a_scenario_with_other_nodes_than_a_chains_has_its_own(
 
 
 def test_the_roles_of_this_checkout_can_be_planned() -> None:
-    builds_on, alone = chains.read(REPOSITORY)
-    assert set(builds_on) == {
+    scenarios = chains.read(REPOSITORY)
+    assert set(scenarios.builds_on) == {
         path.parts[-4] for path in REPOSITORY.glob("roles/*/molecule/default/molecule.yml")
     }
-    assert chains.chains(builds_on, alone)
+    assert chains.chains(scenarios.builds_on, scenarios.alone)
 
 
 def test_what_costs_most_begins_first() -> None:

@@ -338,6 +338,7 @@ def test_missed_and_failed_hosts_are_told_and_fail_the_run(folder: Path) -> None
     assert text.rstrip().endswith("--limit gpu2,gpu3")
 
 
+@pytest.mark.long
 def test_a_playbook_for_the_whole_cluster_is_run_again_without_limit(folder: Path) -> None:
     path = folder / "site.yml"
     text = path.read_text().replace(
@@ -356,6 +357,7 @@ def test_a_failed_host_fails_a_run_whose_last_plays_pass(folder: Path) -> None:
     assert text.rstrip().endswith("--limit gpu3")
 
 
+@pytest.mark.long
 def test_with_the_controller_lost_nobody_is_done(folder: Path) -> None:
     status, text = ends(folder, "--limit", "ctl1,gpu1", "-e", "controller_fails=true")
     assert status == 2
@@ -366,6 +368,7 @@ def test_with_the_controller_lost_nobody_is_done(folder: Path) -> None:
     assert text.rstrip().endswith("site.yml --limit ctl1,gpu1 -e controller_fails=true")
 
 
+@pytest.mark.long
 def test_under_check_and_limit_all_is_well(folder: Path) -> None:
     status, text = ends(folder, "--limit", "gpu1,ctl1", "--check")
     assert status == 0
@@ -390,6 +393,7 @@ def test_a_refusal_for_the_whole_run_blames_no_host(folder: Path) -> None:
     assert "Failed" not in text
 
 
+@pytest.mark.long
 def test_a_refusal_on_the_control_node_is_told(folder: Path) -> None:
     write(folder, play("Refuse", REFUSE, hosts="localhost"), WORK)
     status, text = ends(folder)
@@ -398,6 +402,7 @@ def test_a_refusal_on_the_control_node_is_told(folder: Path) -> None:
     assert "Nothing was configured" in text
 
 
+@pytest.mark.long
 def test_many_hosts_go_into_a_file_for_the_next_run(folder: Path) -> None:
     away = {"ansible_connection": "ssh", "ansible_host": "127.0.0.9", "ansible_port": 1}
     hosts = {f"n{number}": away for number in range(12)}
@@ -411,6 +416,7 @@ def test_many_hosts_go_into_a_file_for_the_next_run(folder: Path) -> None:
     assert (folder / ".plumbline-limit").read_text().split() == list(hosts)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("hosts", ["localhost", "other"])
 def test_a_playbook_of_other_hosts_is_left_in_peace(folder: Path, hosts: str) -> None:
     write(folder, play("Work", {"ansible.builtin.debug": {"msg": "x"}}, hosts=hosts))
@@ -440,6 +446,7 @@ def test_an_interrupted_run_says_where(folder: Path) -> None:
     assert "Not begun: Set up the nodes" in output
 
 
+@pytest.mark.long
 def test_batches_that_never_came_are_not_done(folder: Path) -> None:
     fail = {"ansible.builtin.fail": {"msg": "It is broken."}, "when": "inventory_hostname == bad"}
     write(folder, play("Reboot", {"name": "Come back"} | fail, serial=[1, 2]))

@@ -111,6 +111,7 @@ def test_no_template_reads_one() -> None:
     assert not list(lines(rf"\b({'|'.join(SWITCHES)})\b", *places))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [

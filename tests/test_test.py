@@ -103,8 +103,8 @@ class Checkout:
         git(self.folder, "add", "--all")
         git(self.folder, "commit", "--quiet", "--message=x")
 
-    def builds_on(self, role: str, other: str) -> None:
-        variables = {"scenario_builds_on": [other]}
+    def builds_on(self, role: str, other: str, **variables: object) -> None:
+        variables |= {"scenario_builds_on": [other]}
         scenario = {"provisioner": {"inventory": {"group_vars": {"all": variables}}}}
         self.write(f"roles/{role}/molecule/default/molecule.yml", json.dumps(scenario))
 
@@ -158,6 +158,7 @@ def test_without_a_stage_everything_runs_in_its_order(checkout):
     assert begins == sorted(begins)
 
 
+@pytest.mark.long
 def test_full_is_every_scenario_on_both_systems_from_a_bare_node(checkout):
     checkout.builds_on("two", "one")
     done = checkout.test("--full", "roles", "cluster")
@@ -170,7 +171,7 @@ def test_full_is_every_scenario_on_both_systems_from_a_bare_node(checkout):
 
 def test_what_is_left_for_full_is_counted_and_full_leaves_nothing(checkout):
     *_, left, counted = checkout.test("cluster").stdout.splitlines()
-    assert left == "2 tests marked `long` were left for scripts/test --full"
+    assert left == "2 tests were left for scripts/test --full"
     assert counted == "2 passed, 0 failed"
     assert "were left" not in checkout.test("--full", "cluster").stdout
 
@@ -189,6 +190,14 @@ def test_roles_that_build_on_each_other_share_a_node(checkout):
         f"test-role --on {node} one test",
         f"virtual-cluster down --name {node}",
     ]
+
+
+def test_a_role_whose_scenario_is_long_is_left_and_named(checkout):
+    checkout.builds_on("one", "two", scenario_long="it builds a kernel")
+    done = checkout.test("roles")
+    assert "1 role was left for scripts/test --full: one" in done.stdout.splitlines()
+    assert {"role two debian13"} == {part for part in parts(done) if part.startswith("role two")}
+    assert "role one debian13" not in parts(done)
 
 
 def test_after_a_role_that_failed_the_next_has_a_bare_node(checkout):
@@ -230,6 +239,7 @@ def test_files_go_to_the_tools_that_read_them(checkout):
     assert "scripts/check" not in shellcheck
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("fails", "failed"),
     [
@@ -250,6 +260,7 @@ def test_a_failure_is_shown_counted_and_stops_nothing(checkout, fails, failed):
     assert lines[lines.index(line) + 1] == "    words of the failure"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("stage", "gone", "failed"),
     [
@@ -323,6 +334,7 @@ def test_a_part_over_twice_its_record_is_a_failure(checkout):
     assert "the record is 0" in done.stdout
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("noted", "failed"), [(3, 0), (4, 1), (None, 1)])
 def test_a_count_is_held_against_its_record(checkout, noted, failed):
     note = "" if noted is None else f"echo calls_to_a_node {noted} >>.cache/test/counts.tsv\n"
@@ -334,6 +346,7 @@ def test_a_count_is_held_against_its_record(checkout, noted, failed):
     assert done.stdout.splitlines()[-1] == f"{15 - failed} passed, {failed} failed"
 
 
+@pytest.mark.long
 def test_renewed_it_is_what_was_measured_and_then_kept(checkout):
     checkout.budget({"no such part": 1.0})
     done = checkout.test("--renew-budget")
@@ -382,6 +395,14 @@ def test_only_what_a_change_touches_is_run(committed):
     assert "budget: not judged" in done.stdout
 
 
+def test_a_long_role_that_a_change_touches_is_run(committed):
+    committed.builds_on("one", "two", scenario_long="it builds a kernel")
+    done = committed.test("--changed", "HEAD", "roles")
+    assert parts(done) == {"role one debian13"}
+    assert "left for" not in done.stdout
+
+
+@pytest.mark.long
 def test_with_full_the_long_scenarios_that_it_touches_are_run_too(committed):
     committed.write("molecule/growth/tests/test_growth.py", "")
     assert "cluster/growth debian13" not in parts(committed.test("--changed", "HEAD"))
@@ -389,6 +410,7 @@ def test_with_full_the_long_scenarios_that_it_touches_are_run_too(committed):
     assert parts(done) == {"cluster/growth debian13", "cluster/growth debian12"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("base", ["HEAD", "no-such-branch"])
 def test_what_nobody_foresaw_is_everything(committed, base):
     committed.write("foo/bar", "" if base == "HEAD" else "committed")
@@ -438,6 +460,7 @@ def bare(checkout, tmp_path):
     return str(folder)
 
 
+@pytest.mark.long
 def test_checkers_are_unpacked_once_and_not_installed(checkout, bare):
     first = checkout.test("unit", path=bare)
     assert first.stdout.startswith("test: unpacking from the distribution, installing nothing: ")
@@ -450,6 +473,7 @@ def test_checkers_are_unpacked_once_and_not_installed(checkout, bare):
     assert "unpacking" not in checkout.test("unit", path=bare).stdout
 
 
+@pytest.mark.long
 def test_checkers_that_cannot_be_had_are_for_the_unit_tests_to_miss(checkout, bare):
     (checkout.folder / "offline").touch()
     done = checkout.test("unit", path=bare)
@@ -458,6 +482,7 @@ def test_checkers_that_cannot_be_had_are_for_the_unit_tests_to_miss(checkout, ba
     assert "unpacking" in checkout.test("unit", path=bare).stdout
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("stage", ["roles", "cluster"])
 def test_other_stages_need_them_too_and_lint_does_not(checkout, bare, stage):
     assert "unpacking" not in checkout.test("lint", path=bare).stdout

@@ -73,6 +73,7 @@ def recap(run: subprocess.CompletedProcess[str], host: str) -> dict[str, str]:
     return dict(word.split("=") for word in line.partition(" : ")[2].split())
 
 
+@pytest.mark.long
 @pytest.mark.heavy("a complete preflight of eight hosts")
 def test_the_run_goes_on_without_them(inventory: Path) -> None:
     run = preflight(inventory)

@@ -145,6 +145,7 @@ def test_no_example_makes_the_account_of_ansible_a_user_of_slurm():
     assert {path.name: told for path in examples if (told := cautions(site(path)))} == {}
 
 
+@pytest.mark.long
 def test_a_run_says_so_and_goes_on(tmp_path):
     inventory = write(
         tmp_path / "i",

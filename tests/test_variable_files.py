@@ -106,6 +106,7 @@ def test_our_own_files_can_be_read() -> None:
     assert variable_files.problems(paths, refuse) == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("text", "words"),
     [

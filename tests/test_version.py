@@ -57,6 +57,7 @@ def test_what_has_no_version_is_a_program():
     assert {"scripts/setup", "scripts/virtual-cluster", "validation.run"} <= set(PROGRAMS)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("program", [name for name in PROGRAMS if name not in WITHOUT])
 def test_every_program_tells_its_version(program):
     command = [program] if program.startswith("scripts/") else [sys.executable, "-m", program]
@@ -71,6 +72,7 @@ def test_every_program_tells_its_version(program):
     assert done.stdout == f"{version.line()}\n"
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("program", [name for name in PROGRAMS if name not in WITHOUT])
 def test_every_program_says_what_it_does_and_does_nothing(program, tmp_path):
     command = [REPOSITORY / program] if program.startswith("scripts/") else None
@@ -101,6 +103,7 @@ def without_venv(tmp_path_factory):
     return folder
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("option", ["--help", "--version"])
 @pytest.mark.parametrize("program", [name for name in scripts() if name not in WITHOUT])
 def test_before_setup_a_program_answers_or_names_setup(program, option, without_venv):

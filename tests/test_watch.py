@@ -231,6 +231,7 @@ def test_each_failure_is_told_in_full_and_once(plain: Seen) -> None:
         assert words in plain.logs[0].read_text()
 
 
+@pytest.mark.long
 def test_a_failed_command_is_told_once_for_hosts_that_differ_by_the_time(folder: Path) -> None:
     """Ansible tells the error, where the task stands, and the result, which has the error again."""
     seen = without_terminal(folder, "broken.yml")
@@ -300,6 +301,7 @@ def test_no_line_of_ours_is_wider_than_the_terminal(live: Seen) -> None:
     assert too_wide(live, 40) == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("columns", [40, 80])
 def test_a_terminal_that_draws_nothing_in_place_gets_plain_lines(
     folder: Path, columns: int
@@ -313,6 +315,7 @@ def test_a_terminal_that_draws_nothing_in_place_gets_plain_lines(
     assert [line for line in seen.lines if re.match(r"\d\d:\d\d:\d\d Prepare every node", line)]
 
 
+@pytest.mark.long
 def test_the_next_run_knows_how_long_it_takes(folder: Path, live: Seen) -> None:
     del live
     path = folder / "runs" / run_log.TIMES
@@ -334,6 +337,7 @@ def test_an_interrupted_run_names_its_log(folder: Path) -> None:
     assert "TASK [Ignore what fails]" in seen.logs[0].read_text()
 
 
+@pytest.mark.long
 def test_verbose_is_ansibles_own_output(folder: Path) -> None:
     seen = without_terminal(folder, "-v", "--limit", "gpu3")
     assert "TASK [Paint | Change something] ***" in seen.screen

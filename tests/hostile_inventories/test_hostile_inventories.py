@@ -36,6 +36,7 @@ def test_the_short_ones_are_cases() -> None:
     assert len(CASES) > 500
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", SHORT)
 def test_one_of_each_kind(name: str) -> None:
     [case] = [case for case in CASES if case.name == name][:1]

@@ -6,6 +6,8 @@ twice for them. A chain is such an order: no role in it comes before one that it
 builds on roles that are tested elsewhere joins a node that has them, until that chain is long
 enough; what builds on nothing, and what a scenario with nodes of its own tests, has a bare node for
 itself. A node gets a simulated NVML and loses it while it runs, so it does not need one of its own.
+
+`scenario_long` says why scripts/test leaves a role for scripts/test --full.
 """
 
 from __future__ import annotations
@@ -35,6 +37,17 @@ BuildsOn = Mapping[str, frozenset[str]]
 
 class Wrong(Exception):
     """A scenario that cannot be planned; one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenarios:
+    """The roles, by what their scenarios say: all that there are and what each builds on, those that
+    have nodes of their own, and those that are left for --full.
+    """
+
+    builds_on: dict[str, frozenset[str]]
+    alone: frozenset[str] = frozenset()
+    long: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -136,13 +149,11 @@ def needs_own_nodes(environment: Mapping[str, str]) -> bool:
     return [word for word in nodes if word != "--nvml"] != NODES.split()
 
 
-def read(repository: Path) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
-    """What each role builds on, and the roles whose scenario has nodes of its own.
-
-    `scenario_own_node` is for a role that cannot follow others, or that others cannot follow.
-    """
+def read(repository: Path) -> Scenarios:
+    """`scenario_own_node` is for a role that cannot follow others, or that others cannot follow."""
     builds_on: dict[str, frozenset[str]] = {}
     alone: set[str] = set()
+    long: set[str] = set()
     for path in sorted(repository.glob("roles/*/molecule/default/molecule.yml")):
         role = path.relative_to(repository).parts[1]
         scenario = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
@@ -151,6 +162,8 @@ def read(repository: Path) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
             scenario.get("ansible", {}).get("env") or {}
         ):
             alone.add(role)
+        if declared.get("scenario_long"):
+            long.add(role)
         builds_on[role] = frozenset(declared.get("scenario_builds_on", ()))
     for folder in sorted(repository.glob("roles/*/tasks")):
         if folder.parent.name not in builds_on:
@@ -161,4 +174,4 @@ def read(repository: Path) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
                 f"roles/{role}/molecule/default/molecule.yml: there is no role {unknown[0]} "
                 "with a scenario"
             )
-    return builds_on, frozenset(alone)
+    return Scenarios(builds_on, frozenset(alone), frozenset(long))

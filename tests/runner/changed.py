@@ -104,7 +104,7 @@ class Tree:
     @cached_property
     def below(self) -> Mapping[str, frozenset[str]]:
         """Each role with the roles that its scenarios apply first, directly or not."""
-        builds_on, _ = chains.read(self.root)
+        builds_on = chains.read(self.root).builds_on
         return chains.everything_below(builds_on)
 
     @cached_property

@@ -50,6 +50,10 @@ def left_for_full(logs: Iterable[Path]) -> int:
     return sum(int(number) for text in texts for number in LEFT.findall(text))
 
 
+def roles_left(names: Path) -> list[str]:
+    return names.read_text(encoding="utf-8").split() if names.exists() else []
+
+
 def what_failed(part: str, text: str) -> Iterator[str]:
     """The tests that failed, by a part's log; of a part without tests its last line."""
     lines = FAILURE.findall(text) or [line for line in text.splitlines() if line.strip()][-1:]
@@ -113,7 +117,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if lines:
         print(*lines, sep="\n")
     if left := left_for_full(sorted(LOGS.glob("*.log"))):
-        print(f"{left} tests marked `long` were left for scripts/test --full")
+        print(f"{left} tests were left for scripts/test --full")
+    if roles := roles_left(LOGS / "roles-left"):
+        some = "1 role was" if len(roles) == 1 else f"{len(roles)} roles were"
+        print(f"{some} left for scripts/test --full: {', '.join(roles)}")
     ran = [result for result in done if result.part != "budget"]
     failures = sum(not result.passed for result in done)
     print(f"{len(done) - failures} passed, {failures} failed")

@@ -287,6 +287,7 @@ def test_a_failing_node_is_told_and_a_preempted_one_is_not_accused(cluster):
     assert list(state["nodes"]) == ["gpu2"]
 
 
+@pytest.mark.long
 def test_each_test_tells_prometheus_of_its_nodes(cluster):
     """What other runs found out stays, with its age; a node that was pre-empted is not accused."""
     few = {"answer": {"measured": {"cpus": 1}}}

@@ -49,6 +49,7 @@ def note(cluster):
 # --- a whole run ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_is_recorded_makes_the_same_run_pass(cluster):
     install(cluster, all_reduce={"arguments": {"busbw_gbs": 372.0}})
     own = str(cluster.path / "own")
@@ -83,6 +84,7 @@ def test_what_is_recorded_makes_the_same_run_pass(cluster):
     assert (status, "PASS" in out) == (0, True), out
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("busbw_gbs", "verdict"), [(341.0, "warn"), (316.0, "fail"), (372.0, "pass")]
 )
@@ -96,6 +98,7 @@ def test_what_is_recorded_judges_the_next_run(cluster, busbw_gbs, verdict):
     assert cluster.verdict_of("all_reduce", MODEL)[0] == verdict
 
 
+@pytest.mark.long
 def test_the_speed_of_each_gpu_is_recorded(cluster):
     names = {"arguments": {"gpus": 4, "names": ["NVIDIA Unknown"] * 4}}
     compute = {"arguments": {"model": MODEL}}
@@ -143,6 +146,7 @@ IB = tuple((*node, "ib_ndr400") for node in NODES)
 FASTER_THAN_ANY = {"all_reduce": {"arguments": {"busbw_gbs": 2001.0}}}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("nodes", "faults", "words"),
     [

@@ -199,6 +199,7 @@ group._describe = described
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("payload", WATCHED)
 def test_the_ranks_of_each_such_payload_say_when_they_work(
     payload: str, described: Describe

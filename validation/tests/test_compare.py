@@ -295,6 +295,7 @@ def test_what_is_not_right_is_said_in_a_sentence(say, arguments, says):
     assert says in err
 
 
+@pytest.mark.long
 def test_folders_are_compared_without_a_history(cluster, capsys):
     cluster.install()
     folders = []

@@ -132,6 +132,7 @@ def measure(words, broken, gpus=2, start_limit_s=60.0):
     return judge(document, job_of(count=gpus))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("error", [NO_FABRIC_MANAGER, TOO_OLD])
 def test_torchs_own_words_arrive(error):
     text = error.removeprefix("RuntimeError: ")

@@ -178,6 +178,7 @@ def test_without_a_terminal_and_without_yes_the_command_is_printed(cluster):
     assert "nothing is drained: no terminal to ask, and no --yes: gpu2" in out
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("answer", "drained"), [("y\n", 1), ("\n", 0)])
 def test_a_person_is_asked_each_time(cluster, monkeypatch, answer, drained):
     class Terminal(io.StringIO):
@@ -321,6 +322,7 @@ def test_options_that_do_not_belong_together(cluster, options, sentence):
 # --- each node by itself -----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_alone_leaves_out_what_only_several_nodes_could_prove(cluster):
     """Or a single node could never be proven by a suite that compares nodes."""
     cluster.install(*FOUR)

@@ -35,16 +35,26 @@ def words():
     yield from (entry["name"] for entry in explain.known()["lines"])
 
 
-@pytest.mark.parametrize("text", sorted({word for word in words() if word != "?"}))
-def test_every_word_has_an_answer(text):
+def test_every_word_has_an_answer():
+    """In one test: there are a thousand of them, and each takes a millisecond."""
+    asked = sorted({word for word in words() if word != "?"})
+    assert len(asked) > 500
+    assert {text: wrong for text in asked if (wrong := wrong_in_the_answer_to(text))} == {}
+
+
+def wrong_in_the_answer_to(text):
     (answer,) = explain.explain(text, ())
-    assert answer.title
-    assert len(answer.meaning) > 10
-    assert len(answer.cure) > 10
-    assert 1 <= len(answer.commands) <= 3
-    assert answer.who in explain.known()["who"].values()
-    assert not any("{" in c for c in answer.commands if "format" not in c and "awk" not in c)
-    assert text.split()[0].lower() in explain.render(answer, 100).lower()
+    typed = [c for c in answer.commands if "format" not in c and "awk" not in c]
+    right = {
+        "title": bool(answer.title),
+        "meaning": len(answer.meaning) > 10,
+        "cure": len(answer.cure) > 10,
+        "commands": 1 <= len(answer.commands) <= 3,
+        "who": answer.who in explain.known()["who"].values(),
+        "a place that nobody filled": not any("{" in command for command in typed),
+        "the word itself": text.split()[0].lower() in explain.render(answer, 100).lower(),
+    }
+    return [what for what, holds in right.items() if not holds]
 
 
 def test_the_data_has_nothing_that_is_never_asked_for():

@@ -280,6 +280,7 @@ def start(cluster, *more, **environment):
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("faults", "status"), [({}, 0), ({"all_reduce": {"arguments": {"wrong": 1}}}, 1)]
 )
@@ -293,6 +294,7 @@ def test_closed_pipes_cost_no_report_and_no_exit_code(cluster, faults, status):
     assert cluster.summary()["exit_code"] == status
 
 
+@pytest.mark.long
 def test_an_ascii_terminal_costs_no_report_and_no_exit_code(cluster):
     cluster.install()
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -305,6 +305,7 @@ def test_a_page_has_a_picture_of_each_figure(path, say, tmp_path):
     assert "<script" not in text
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -431,6 +432,7 @@ def site(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_page_works(site, command, capsys):
     _, module, *arguments = shlex.split(command)[1:]

@@ -43,6 +43,7 @@ def test_a_script_runs_with_its_input_and_without_become(hosts):
     assert transport.via == "login2 (through the inventory)"
 
 
+@pytest.mark.long
 def test_a_user_of_its_own_is_become_and_what_to_do_if_not(tmp_path):
     program = tmp_path / "sudo"
     program.write_text('#!/bin/sh\necho "$@" >> "$0.words"; exec sh -c "$(eval echo \\${$#})"\n')
@@ -84,6 +85,7 @@ def test_a_module_that_cannot_run_is_no_answer(hosts):
         Inventory([hosts], ["login3"]).run("true")
 
 
+@pytest.mark.long
 def test_another_login_node_can_be_asked_when_the_first_is_gone(hosts):
     assert Inventory([hosts], ["login1"]).elsewhere() is None
     other = Inventory([hosts], ["login1", "login2"]).elsewhere()

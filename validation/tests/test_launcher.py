@@ -154,6 +154,7 @@ def test_the_jobs_of_a_lane_run_one_after_another(slurm, run):
     assert replies["node-gpu1"].submitted_ns < replies["pipeline"].ended_ns
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("fault", ["hang", "deaf"])
 def test_a_job_that_hangs_costs_only_itself(slurm, run, tmp_path, fault):
     client = slurm(**{"node-gpu2": fault})
@@ -415,6 +416,7 @@ def test_a_step_that_hangs_is_ended_alone(slurm, run, tmp_path):
     assert nothing_runs(tmp_path)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("fault", ["refused", "never", "queue", "stuck"])
 def test_without_an_allocation_every_step_is_a_job(slurm, run, tmp_path, monkeypatch, fault):
     monkeypatch.setattr(jobs, "GRANT_LIMIT_S", 1)
@@ -543,6 +545,7 @@ def test_where_the_ports_cannot_be_looked_at_no_node_is_accused(slurm):
     assert slurm(sinfo="sinfo: error: Invalid field").contact(["gpu1"]) == model.Contact()
 
 
+@pytest.mark.long
 def test_what_waits_for_a_node_that_slurm_gives_up_is_not_waited_for(slurm, run, tmp_path):
     lanes = node_lanes(2)
     client = slurm(slurmd={"gpu2": "hung"})
@@ -629,6 +632,7 @@ SILENT = "plumbline: rank 0 on gpu1: no sign of life from rank 1 on gpu2: no pro
 STUCK = "plumbline: rank 0 on gpu1: no progress for 60 s (while timing); all ranks still respond"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("allocated", "stderr"), [(False, MEETING), (True, MEETING), (True, SILENT), (True, STUCK)]
 )

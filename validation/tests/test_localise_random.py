@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,6 +143,7 @@ def test_what_is_healthy_is_clear(cluster):
     assert findings.good == nodes
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(clusters(), st.randoms())
 def test_the_order_of_what_was_seen_does_not_matter(cluster, random):

@@ -105,6 +105,7 @@ def measured(tmp_path, text, width, scheme, *arguments):
     return json.loads(unescape(match[1]))
 
 
+@pytest.mark.sample(3)
 @needs_browser
 @pytest.mark.parametrize("make", [mixed_bag, healthy, evil])
 @pytest.mark.parametrize("scheme", ["light", "dark"])

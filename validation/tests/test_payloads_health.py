@@ -223,6 +223,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("check", "words", "faults"), [(check, said, faults) for check, said, *faults in FAULTS]
 )
@@ -760,6 +761,7 @@ def test_errors_that_are_new_stand_between_before_and_after(described):
     assert counted == [2, 5]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("identity", "index"),
     [

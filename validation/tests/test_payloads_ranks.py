@@ -254,6 +254,7 @@ def test_elements_in_the_wrong_place_are_seen():
         assert all_reduce.count_wrong(total.roll(block), tile) > 2**15
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 1000, 5700, 10_000])
 def test_sums_use_every_bit_that_float32_holds_exactly(ranks):
     total = all_reduce.total(ranks)
@@ -327,6 +328,7 @@ def test_ddp_follows_its_reference(ranks):
     assert measured["samples_per_s"] == pytest.approx(8 * ranks / measured["step_time_s_median"])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_the_pipeline_follows_its_reference(ranks):
     measured = document_of(run_ranks("pipeline", PIPELINE, ranks))["measured"]
@@ -469,6 +471,7 @@ def test_the_ideal_bubble_is_empty_for_one_stage_and_shrinks_with_microbatches()
     assert pipeline.bubble_fraction(4, 32) == pytest.approx(3 / 35)
 
 
+@pytest.mark.long
 def test_a_program_of_its_own_finds_all_that_it_needs():
     """As srun starts it: with nothing loaded before, and with what it says at its very end."""
     variables = variables_of(0, 1, fault_table.free_job_id())
@@ -541,6 +544,7 @@ def test_no_rank_gives_up_long_after_the_time_limit(monkeypatch):
     assert 2 * meeting.ATTEMPT_S <= meeting.LINGER_S
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("frozen", [0, 1])
 def test_a_frozen_rank_is_named_by_the_others(frozen):
     """It stops in its third call; nobody else knows more than that somebody does not answer."""

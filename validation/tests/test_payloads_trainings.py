@@ -203,6 +203,7 @@ def test_trainings_follow_their_reference_and_faults_show():
     assert_right(cases, 2)
 
 
+@pytest.mark.long
 @pytest.mark.heavy("trains five models on three ranks")
 def test_an_odd_number_of_ranks_follows_its_reference():
     assert_right(judged(3, [(name, "gloo", fault_table.HEALTHY) for name in NEW]), 3)

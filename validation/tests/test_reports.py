@@ -296,6 +296,7 @@ def test_a_browser_runs_the_pages_own_script_and_no_other(report):
     assert script == (html.TEMPLATES / "filter.js").read_text(encoding="utf-8")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("width", [80, 120, None])
 def test_a_large_run_in_which_every_node_fails_is_a_hundred_lines_and_a_page(width):
     _, report = large(96, failing=True)

@@ -62,6 +62,7 @@ def resumed(cluster, *more):
     return status, *cluster.capsys.readouterr()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL]
 )

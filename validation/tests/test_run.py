@@ -64,6 +64,7 @@ def test_the_real_node_payload_runs_through_the_whole_chain(cluster):
 # --- each fault, as it shows to who started the run ------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("faults", "check", "subject", "message"),
     [
@@ -109,6 +110,7 @@ def test_a_node_that_hangs_is_given_up(cluster):
 FOUR = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3, 4))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("trouble", "words", "most_s"),
     [
@@ -143,6 +145,7 @@ def test_no_tier_waits_for_a_node_that_is_dead(cluster, trouble, words, most_s):
     assert simulated_slurm.running(cluster.path) == []
 
 
+@pytest.mark.long
 def test_what_stops_the_first_job_of_all_nodes_is_waited_for_and_told_once(cluster):
     begin = time.monotonic()
     status, out, _ = cluster.install(limits={"queue": 3}, all_reduce="stuck").run()
@@ -172,6 +175,7 @@ def test_a_dead_controller_fails_the_run(cluster):
     assert cluster.lines("failing_nodes.txt") == cluster.lines("passing_nodes.txt") == []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_cancels_its_jobs_and_leaves_what_it_knew(cluster, number):
     cluster.install(ddp="hang")
@@ -230,6 +234,7 @@ def test_a_type_that_slurm_refuses_is_a_failure_and_no_nodes(cluster):
     assert cluster.lines("failing_nodes.txt") == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "selection", [("--nodes", "gpu1"), ("--only", "all_reduce", "--nodes", "gpu1")]
 )
@@ -278,6 +283,7 @@ def test_a_login_node_whose_clock_is_slow_accuses_no_node(cluster):
     assert cluster.lines("failing_nodes.txt") == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("fault", ["limit", "wait"])
 def test_limits_of_the_user_make_the_run_slower_and_not_red(cluster, fault):
     faults = {f"node-{name}": fault for name, _, _ in FOUR}

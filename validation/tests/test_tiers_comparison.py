@@ -73,6 +73,7 @@ def slow(tflops):
     return standin_compute.gemm("bf16", config, tflops)
 
 
+@pytest.mark.long
 def test_nodes_that_are_alike_go_on_together(cluster):
     outcome = cluster.walk()
     assert set(outcome.verdicts.values()) == {Verdict.PASS}, outcome.messages
@@ -103,6 +104,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("check", FAULTS)
 def test_the_node_at_fault_is_named_and_leaves_the_cluster_tier(cluster, check):
     job, fault, message = FAULTS[check]
@@ -124,6 +126,7 @@ def test_without_a_majority_the_run_fails_and_no_node_leaves_it(cluster):
     assert set(outcome.standings.values()) == {Standing.UNPROVEN}
 
 
+@pytest.mark.long
 def test_a_node_that_is_drained_is_missing_and_the_others_are_compared(cluster):
     outcome = cluster.walk(states={"gpu2": ["drained", 2, 2000, "gpu:h100_sxm:2", "bad fan"]})
     for check in COMPARED:
@@ -132,6 +135,7 @@ def test_a_node_that_is_drained_is_missing_and_the_others_are_compared(cluster):
     assert trained(outcome) == ("gpu1", "gpu3", "gpu4")
 
 
+@pytest.mark.long
 def test_one_node_that_is_left_says_that_it_could_not_be_compared(cluster):
     down = ["down", 2, 2000, "gpu:h100_sxm:2", "none"]
     outcome = cluster.walk(states=dict.fromkeys(("gpu2", "gpu3", "gpu4"), down))

@@ -154,6 +154,7 @@ def test_work_goes_on_where_nothing_can_be_silenced(secured: Secured, tmp_path: 
     assert said.count("are not silenced") == 1
 
 
+@pytest.mark.long
 def test_upgrades_and_new_passwords_silence_what_they_stop_and_nothing_else(
     secured: Secured, tmp_path: Path
 ) -> None:
@@ -215,6 +216,7 @@ def test_an_operator_opens_a_window_and_closes_it(secured: Secured, tmp_path: Pa
     assert "not all was done; the line above says why" in failed.stdout
 
 
+@pytest.mark.long
 def test_an_alertmanager_of_the_site_is_silenced_from_here(
     secured: Secured, tmp_path: Path
 ) -> None:

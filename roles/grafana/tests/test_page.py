@@ -197,6 +197,7 @@ def test_what_prometheus_refuses_is_told_and_the_page_is_there():
 # --- in a browser --------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.skipif(BROWSER is None, reason="no browser: apt-get install chromium-headless-shell")
 @pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (420, False)])
 def test_in_a_browser_nothing_is_cut(page_file, tmp_path, width, dark):

@@ -139,11 +139,13 @@ def sentences(folder: Path, **variables: Any) -> list[str]:
     return list(judged(write(folder, good(), {"group_vars/all.yml": site})).sentences)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("variables", [{"hosts": []}, {"host": "ctl1"}], ids=["off", "on"])
 def test_what_can_work_is_not_refused(tmp_path, variables):
     assert sentences(tmp_path, **variables) == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("variables", "words"),
     [

@@ -239,6 +239,7 @@ def test_nothing_changes_while_a_process_uses_the_gpu(node, capsys):
     assert (node.read()["calls"], (node.names, node.map)) == ([], before)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("command", "jobs"),
     [
@@ -264,6 +265,7 @@ def test_a_job_does_not_matter_where_nothing_is_to_change(node):
     assert node.look()["names"] == [8, 8]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("reset", "code"), [("none", 0), ("told", 0), ("boot", 3)])
 def test_the_mode_is_changed_for_all_before_a_boot_is_asked_for(
     tmp_path, monkeypatch, device_files, capsys, reset, code
@@ -290,6 +292,7 @@ def test_a_layout_that_cannot_be_made_leaves_no_names(node, capsys):
     assert (node.names, node.host.map.exists()) == ([], False)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
@@ -356,6 +359,7 @@ def shown(node, monkeypatch, capsys):
     return ask
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("allowed", "environ", "line"),
     [
@@ -373,6 +377,7 @@ def test_a_task_is_shown_what_slurm_gave_it(shown, allowed, environ, line):
     assert shown(allowed, **environ) == (0, line, "")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("allowed", "instances"), [([1], "0,1"), ([1, 3], "0"), ([0, 1, 2], "3")])
 def test_a_task_that_cannot_open_what_slurm_gave_it_does_not_start(shown, allowed, instances):
     code, out, err = shown(allowed, SLURM_STEP_GPUS=instances)

@@ -66,6 +66,7 @@ def changed(output: str) -> int:
     return int(count)
 
 
+@pytest.mark.long
 @pytest.mark.heavy("four runs of Ansible")
 def test_all_is_exported_and_a_second_run_changes_nothing(tmp_path: Path) -> None:
     play(tmp_path, "--check")

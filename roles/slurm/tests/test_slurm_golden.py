@@ -34,6 +34,7 @@ def value_of(site, expression, installed=None):
 REFUSED = "__slurm_site_settings | slurm_refused_settings(__slurm_release, 'ctl1')"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_files_are_the_golden_ones_and_nothing_is_refused(release, golden):
     site = declared(release)
@@ -95,6 +96,7 @@ def test_in_an_upgrade_the_files_are_those_that_the_older_nodes_read():
         assert written[name] == (GOLDEN / "25.11" / name).read_text()
 
 
+@pytest.mark.long
 def test_where_nobody_knows_the_release_nothing_is_refused_and_only_the_safe_is_written():
     site = declared("24.11")
     assert value_of(site, REFUSED) == []

@@ -118,6 +118,7 @@ def test_where_none_leaves_nothing_is_done(slurm):
     assert "No node leaves" in output
 
 
+@pytest.mark.long
 @pytest.mark.heavy("plays the tasks three times")
 def test_a_job_refuses_it_or_is_waited_for_or_ended(slurm):
     slurm.has("gpu1 IDLE", "gpu2 MIXED", jobs="7_1|R|ops|gpu2|\n8_[2-9%3]|PD|eve||gpu2\n")

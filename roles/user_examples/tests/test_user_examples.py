@@ -134,6 +134,7 @@ pipelining.Schedule1F1B = functools.partial(pipelining.Schedule1F1B, scale_grads
 DIFFERENT = "gradients are .* off those of one process"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("program", "broken", "sentence"),
     [
@@ -162,6 +163,7 @@ def test_a_program_that_is_wrong_says_so(program, broken, sentence):
     assert any(re.search(sentence, err) for _, _, err in results), results
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("argv", "broken", "sentence"),
     [
@@ -184,6 +186,7 @@ def test_a_single_program_proves_itself(tmp_path, argv, broken, sentence):
             assert re.search(r"^backward +[0-9.]+$", process.out, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_model_is_not_gone_on_with(tmp_path):
     run("checkpoint.py", str(tmp_path / "saved.pt"), "--steps", "10", "--every", "10")
     forgets = "torch.nn.Module.load_state_dict = lambda self, state: None"

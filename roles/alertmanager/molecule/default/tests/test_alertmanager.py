@@ -45,6 +45,7 @@ def test_it_is_alone(host):
     assert not host.socket("tcp://:::9094").is_listening
 
 
+@pytest.mark.long
 def test_a_new_way_is_read_without_a_restart_and_its_secret_stays_in_a_file(
     host, play, alertmanager, tmp_path
 ):

@@ -128,6 +128,7 @@ def test_a_run_that_broke_off_goes_on_and_another_hash_publishes_nothing(attempt
     assert outcomes["removed"].left.split() == ["README.md", "miscfiles", "vega"]
 
 
+@pytest.mark.long
 def test_check_mode_tells_what_would_be_fetched(play, root, published):
     run = play(None, "--check", **of(published))
     assert run.code == 0, run.output

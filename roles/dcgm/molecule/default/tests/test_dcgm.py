@@ -87,6 +87,7 @@ def test_dcgm_3_goes_in_one_transaction_and_is_said(host, play, mirror):
     assert play().changed == 0
 
 
+@pytest.mark.long
 def test_it_verifies_what_is_there_and_what_is_not_and_mends_it(host, attempts, play):
     spoil = f"apt-mark unhold {CORE} && systemctl stop nvidia-dcgm"
     outcomes = attempts(

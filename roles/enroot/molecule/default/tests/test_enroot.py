@@ -308,6 +308,7 @@ def test_a_node_without_enroot_is_told_of_and_not_changed(root, play, mirror):
     assert version(root) == NEW
 
 
+@pytest.mark.long
 def test_a_node_that_is_not_to_have_it_is_left_alone(root, play):
     whole = [{"ansible.builtin.include_role": {"name": "enroot"}}]
     run = play([*whole, *TABLE], enroot_install=False, enroot_version=OLD)

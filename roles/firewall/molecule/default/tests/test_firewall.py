@@ -108,6 +108,7 @@ def test_what_somebody_changed_in_the_table_is_put_right(host, attempts):
         assert host.run(f"systemctl is-active {UNDO}").rc != 0
 
 
+@pytest.mark.long
 def test_rules_of_others_are_left_alone(host, play):
     others = (
         "table ip scenario { chain input { type filter hook input priority 5; policy accept; }; }"
@@ -144,6 +145,7 @@ def test_what_would_cut_the_run_off_is_undone_by_itself(host, address, play):
     assert (again.code, again.changed) == (0, 0), again.output
 
 
+@pytest.mark.long
 def test_another_firewall_that_drops_is_refused(host, attempts):
     table_of = (
         "table inet site { chain inbound { type filter hook input priority 5; policy drop; }; }"

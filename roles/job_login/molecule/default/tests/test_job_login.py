@@ -200,6 +200,7 @@ def test_what_would_lock_out_ansible_is_refused(play):
     )
 
 
+@pytest.mark.long
 def test_check_mode_changes_nothing(host, play):
     before = host.file(STACK).content_string
     run = play(None, "--check", job_login_of_several_jobs="deny")

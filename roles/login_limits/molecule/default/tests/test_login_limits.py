@@ -100,6 +100,7 @@ def test_services_and_the_exempt_have_no_limits(host):
     assert limit(host, "ops", "cpu.max") in {"max", "max 100000"}
 
 
+@pytest.mark.long
 @kernel
 def test_what_the_node_cannot_have_is_refused(attempts):
     outcomes = attempts(

@@ -60,6 +60,7 @@ def test_the_service_comes_back_after_a_reboot(host):
     assert host.service("munge").is_running
 
 
+@pytest.mark.long
 def test_a_run_that_was_interrupted_before_its_restart_is_mended_by_the_next(
     host, play, attempts, kept
 ):
@@ -143,6 +144,7 @@ def test_a_key_in_the_vault_is_the_same_key(play, kept, tmp_path):
     assert (run.code, run.changed) == (0, 0), run.output
 
 
+@pytest.mark.long
 def test_a_munged_that_does_not_decode_ends_the_run_with_a_sentence(host, play):
     """Green means running: active is not enough."""
     with host.sudo():

@@ -80,6 +80,7 @@ def test_apt_waits_for_its_lock_and_tries_downloads_again(host):
     assert 'Acquire::Retries "3";' in shown
 
 
+@pytest.mark.long
 def test_apt_asks_a_cache_for_packages(host, play):
     """Nobody listens there, so that a package which is not installed cannot be had."""
     ask = "apt-config dump Acquire::http::Proxy"
@@ -140,6 +141,7 @@ def sources(host) -> list[str]:
     return sorted(line.split(",")[2] for line in shown.splitlines())
 
 
+@pytest.mark.long
 def test_a_run_that_was_interrupted_before_its_restart_is_mended_by_the_next(host, play):
     before = started(host)
     servers = {"node_base_time_servers": ["127.0.0.4"]}

@@ -127,6 +127,7 @@ def test_what_would_remove_a_package_or_change_slurm_is_refused(host, play, arch
         host.check_output("dpkg --purge libslurm99")
 
 
+@pytest.mark.long
 def test_an_archive_that_is_gone_changes_nothing(host, play, archive):
     archive("plumbline-test", "1")
     install(host, "plumbline-test")

@@ -50,6 +50,7 @@ def test_the_persistence_daemon_is_there_for_the_next_boot_and_stays(host):
     assert "--no-persistence-mode" not in said
 
 
+@pytest.mark.long
 def test_the_rows_are_read_in_check_mode_without_a_change(host, play):
     before = versions(host)
     run = play([VERIFY, SHOW], "--check")

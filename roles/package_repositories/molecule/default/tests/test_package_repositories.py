@@ -46,6 +46,7 @@ def test_only_what_changed_is_asked_for_and_nothing_where_nothing_is(host, play,
     assert candidate(host, "plumbline-tool") == "1.0"
 
 
+@pytest.mark.long
 def test_what_is_no_longer_listed_goes(host, play, attempts):
     with host.sudo():
         host.check_output("touch /etc/apt/keyrings/site.asc")
@@ -95,6 +96,7 @@ def test_what_cannot_be_had_is_one_sentence_and_leaves_what_was_there(attempts):
     assert len({outcome.left for outcome in outcomes.values()}) == 1, outcomes
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unharmed")
 def test_it_verifies_what_is_there_and_what_is_not_and_is_in_nobodys_way(attempts):
     """Also where the role was never applied, and without a change."""

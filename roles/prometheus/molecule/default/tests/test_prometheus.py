@@ -137,6 +137,7 @@ def test_a_run_that_was_interrupted_before_its_reload_is_mended_by_the_next(
     assert started(host) == before
 
 
+@pytest.mark.long
 def test_lost_passwords_are_taken_over_from_the_host(play):
     file = SECRETS / "monitoring_admin_password"
     kept = file.read_text()

@@ -115,6 +115,7 @@ def test_what_others_read_of_it(root):
     assert state == {"root": ROOT, "keep_days": 20, "shared": False}
 
 
+@pytest.mark.long
 def test_switched_off_it_cleans_no_more(attempts, root):
     files = f"ls {CLEANS} /etc/profile.d/plumbline-scratch.sh 2>&1 | grep -c cannot"
     cases = [

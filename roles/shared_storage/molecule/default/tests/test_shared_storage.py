@@ -56,6 +56,7 @@ def test_another_filesystem_in_its_place_is_told_and_a_folder_with_files_is_not_
     )
 
 
+@pytest.mark.long
 def test_what_is_declared_no_more_holds_nobody(host, play, attempts):
     none = {"shared_storage_mounts": [], "shared_storage_folders": []}
     outcomes = attempts([Case("none", none), Case("again", none)])

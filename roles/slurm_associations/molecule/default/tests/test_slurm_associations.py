@@ -120,6 +120,7 @@ def test_a_user_cannot_have_more_jobs_than_the_limit(host):
 # --- the role again ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_second_run_writes_nothing(host, play):
     before = transactions(host)
     run = play()
@@ -286,6 +287,7 @@ def unasked(host):
     host.check_output(f"scancel --user=nobody; mv /root/slurm.conf /etc/slurm/ && {restart}")
 
 
+@pytest.mark.long
 def test_users_with_jobs_are_not_locked_out_by_a_cluster_that_begins_to_ask(
     host, attempts, unasked
 ):

@@ -125,6 +125,7 @@ def test_runs_that_were_interrupted_before_a_restart_are_mended_by_the_next(host
     assert {unit: started(host, unit) for unit in before} == after
 
 
+@pytest.mark.long
 def test_a_lost_password_is_taken_over_from_the_cluster(host, play):
     kept = PASSWORD.read_text().strip()
     PASSWORD.unlink()

@@ -67,6 +67,7 @@ def test_roles_find_their_parts(host):
     assert host.package("slurm-smd-slurmd").version == "24.11.5-1"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("installed")
 def test_what_cannot_work_is_one_sentence_and_changes_nothing(attempts):
     cases = {

@@ -169,6 +169,7 @@ def test_a_run_that_was_killed_leaves_nothing_to_load_and_the_next_one_goes_on(h
     assert outcomes["removed"].left == "tools"
 
 
+@pytest.mark.long
 def test_a_changed_file_is_found_by_verify(attempts):
     file = f"{ROOT}/tools/1/lib/python3.13/site-packages/six.py"
     shows = "__user_libraries_verified | map(attribute='found') | join(';')"
