@@ -2,8 +2,8 @@
 
 And golden files: `pytest FOLDER --renew-golden` writes what is rendered instead of comparing it.
 
-And the tests that `scripts/test` leaves for `scripts/test --full` (tests/long_tests.py). Whoever runs
-pytest or molecule otherwise runs them.
+And the tests that `scripts/test` leaves for `scripts/test --full`, see tests/long_tests.py. Whoever
+runs pytest or molecule otherwise runs them.
 
 And the CPU time that a test may take, see tests/cpu_limit.py.
 

@@ -1,8 +1,8 @@
 """Which tests `scripts/test` leaves for `scripts/test --full`; the summary counts them.
 
-They say so of themselves. `@pytest.mark.long` leaves a test. `@pytest.mark.sample(3)` leaves all but
-three of the cases of a test, for cases that differ in little and cost much: the first, the last, and
-one between them.
+They say so of themselves. `@pytest.mark.long` leaves a test. `@pytest.mark.sample(3)` leaves all
+but three of the cases of a test, for cases that differ in little and cost much: the first, the
+last, and one between them.
 """
 
 from __future__ import annotations

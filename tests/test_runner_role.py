@@ -34,12 +34,14 @@ def test_what_molecule_makes_of_a_role_is_what_its_steps_run(tmp_path, monkeypat
     monkeypatch.setenv("MOLECULE_EPHEMERAL_DIRECTORY", str(tmp_path))
     monkeypatch.setenv("PLUMBLINE_ON", "mine")
     scenario = role.read("node_health")
-    assert set(scenario.sequence) == set(role.commands(scenario))
+    assert set(scenario.sequence) == set(role.commands(scenario, []))
     assert scenario.environment["ANSIBLE_CONFIG"].endswith("/ansible.cfg")
     assert scenario.environment["MOLECULE_PROJECT_DIRECTORY"].endswith("/roles/node_health")
-    runs = role.commands(scenario)
+    runs = role.commands(scenario, ["munge"])
     assert runs["create"][-3:] == ["--single=node", "--gpus=2", "--nvml"]
     shared = REPOSITORY / "molecule/shared"
+    assert scenario.variables["scenario_builds_on"] == ["node_base", "munge", "slurm"]
+    assert '{"scenario_builds_on": ["munge"]}' in runs["prepare"]
     assert Path(runs["prepare"][-1]).resolve() == shared / "prepare_scenario.yml"
     assert Path(runs["converge"][-1]).resolve() == shared / "converge.yml"
     inventories = [word for word in runs["converge"] if word.startswith("--inventory=")]

@@ -6,12 +6,16 @@ The steps of .config/molecule/chain.yml with molecule's configuration, but not w
 each of them: that asks Ansible for its version before every playbook, and starts the node with one.
 PLUMBLINE_ON names the node; scripts/test-role sets that and the rest of the environment.
 
+Of the roles below it `prepare` applies again only those for which this role has other variables
+than the role before it, or that were tested themselves meanwhile (tests/runner/foundations.py).
+
 Exit status: 0 all steps passed, 1 one did not.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -21,11 +25,12 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests import ansible_processes
-from tests.runner import chains
+from tests.runner import chains, foundations
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIG = REPOSITORY / ".config/molecule"
@@ -53,6 +58,7 @@ class Scenario:
     playbook_arguments: tuple[str, ...]
     sequence: tuple[str, ...]
     tests: tuple[str, ...]
+    variables: Mapping[str, Any] = field(default_factory=dict)
 
     def playbook(self, name: str, *options: str, skipped: str = SKIPPED) -> list[str]:
         inventory = f"--inventory={self.inventory}"
@@ -78,6 +84,7 @@ def read(role: str) -> Scenario:
     provisioner.write_config()
     provisioner.manage_inventory()
     playbooks = provisioner.playbooks
+    variables: Any = provisioner.group_vars.get("all", {})
     return Scenario(
         folder=Path(config.scenario.directory),
         inventory=Path(provisioner.inventory_directory),
@@ -86,6 +93,7 @@ def read(role: str) -> Scenario:
         playbook_arguments=tuple(provisioner.ansible_args),
         sequence=tuple(config.scenario.test_sequence),
         tests=tuple(map(str, sorted((folder / "molecule/default/tests").rglob("test_*.py")))),
+        variables=variables,
     )
 
 
@@ -102,12 +110,13 @@ def nodes(environment: Mapping[str, str]) -> list[str]:
     ]
 
 
-def commands(scenario: Scenario) -> dict[str, list[str]]:
-    """What each step runs."""
+def commands(scenario: Scenario, below: Sequence[str]) -> dict[str, list[str]]:
+    """What each step runs; `prepare` applies the roles below that are named."""
+    below_again = ("--extra-vars", json.dumps({"scenario_builds_on": list(below)}))
     connection = [f"--ansible-inventory={scenario.inventory}", "--connection=ansible"]
     return {
         "create": nodes(scenario.environment),
-        "prepare": scenario.playbook("prepare"),
+        "prepare": scenario.playbook("prepare", *below_again),
         "check": scenario.playbook("converge", "--check"),
         "converge": scenario.playbook("converge"),
         "idempotence": scenario.playbook("converge", skipped=SKIPPED_AGAIN),
@@ -171,9 +180,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scenario = read(chosen.role)
         if not scenario.tests:
             raise Failed("there is no test to run")
-        runs = commands(scenario)
+        applied = foundations.Applied(Path(scenario.environment["MOLECULE_EPHEMERAL_DIRECTORY"]))
+        runs = commands(scenario, applied.again(chosen.role, scenario.variables))
         for step in scenario.sequence:
             run(step, runs[step], scenario)
+            if step == "prepare":
+                applied.note(chosen.role, scenario.variables)
     except Failed as failed:
         print(f"role {chosen.role}: {failed}", file=sys.stderr)
         return 1

@@ -256,6 +256,7 @@ def test_a_checkout_without_secrets_takes_over_those_of_the_cluster(node, operat
 # --- what Slurm makes of a change ----------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_new_partition_and_a_wrong_declaration_restart_no_daemon(node, operator, tmp_path):
     """Slurm holds such nodes as `inval`; the run once ended with 0. What is right works."""
     everyone = {"name": "gpu", "nodes": ["slurm_compute"], "default": True}
@@ -276,6 +277,7 @@ def test_a_new_partition_and_a_wrong_declaration_restart_no_daemon(node, operato
     assert started(node) == before
 
 
+@pytest.mark.long
 def test_a_right_declaration_mends_it(node, operator):
     """Nobody has to resume a node. A partition that is declared no more goes."""
     before = started(node)
