@@ -13,7 +13,7 @@ from validation.tests.judging import ONE_FINDING, changed
 from validation.tests.test_checks_malformed import places_of
 
 # Answers of a check: a few of each place, or those of a sample of the places.
-_MOST = 100 if SHORT else 600
+_MOST = 200 if SHORT else 600
 
 
 def test_a_check_tells_its_causes_apart_or_has_one_alone():

@@ -116,8 +116,14 @@ SAME = {
     "--metrics /var/lib/prometheus/node-exporter-validation": "conftest.py, for test_3 and test_8",
 }
 
-# What takes minutes, or is a longer form of what unit tests run; no node is asked.
-LONG = ("scripts/bench ", "scripts/campaign ", "scripts/mutate ")
+# What takes minutes, or is a longer form of what unit tests run or of what other tests ask nodes.
+LONG = (
+    "scripts/bench ",
+    "scripts/campaign ",
+    "scripts/mutate ",
+    "ansible-playbook -i inventory/demo playbooks/nodes.yml --tags node_base",
+    "ansible-playbook -i inventory/demo playbooks/preflight.yml --ssh-common-args=",
+)
 
 
 def commands():

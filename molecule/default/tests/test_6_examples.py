@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests import long_tests
 from tests.live_cluster import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/use/jobs.md").read_text(encoding="utf-8")
@@ -51,6 +52,8 @@ LESSONS = {
     path.stem: read(path.read_text(encoding="utf-8"))
     for path in sorted((REPOSITORY / "docs/use/course").glob("[0-9]*.md"))
 }
+# The others are left for --full. What their programs compute is tested without a cluster too.
+SHORT = ("01-one-gpu", "02-interactive", "03-container", "04-ddp")
 COURSE = read((REPOSITORY / "docs/use/course/README.md").read_text(encoding="utf-8"))
 # Examples without a page that submits them, and the tests that do.
 OTHERS = {
@@ -100,7 +103,8 @@ def wait(login, job: str, seconds: int = 300) -> str:
 @pytest.fixture(scope="module")
 def submitted(login):
     """All at once: Slurm has them wait for each other. The one that is queued again comes first."""
-    orders = {name: lesson.submits for name, lesson in LESSONS.items() if lesson.submits}
+    asked = SHORT if long_tests.SHORT else LESSONS
+    orders = {name: LESSONS[name].submits for name in asked if LESSONS[name].submits}
     first = sorted(orders, key=lambda name: "checkpoint" not in name)
     return {name: submit(login, orders[name]) for name in first}
 
@@ -123,7 +127,10 @@ def shape(line: str) -> str:
     return " ".join(re.sub(r"\d+(\.\d+)?(e[+-]\d+)?", "0", line).split())
 
 
-@pytest.mark.parametrize("name", LESSONS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.long]) for name in LESSONS],
+)
 def test_a_lesson_does_and_prints_what_its_page_says(login, submitted, name):
     job = submitted.get(name, "")
     if job:
@@ -158,6 +165,7 @@ def test_a_command_of_the_users_page_works(login, submitted, command):
     assert not re.search("error|not found", login(command.replace("JOBID", job)), re.IGNORECASE)
 
 
+@pytest.mark.long
 def test_best_follows_the_array(login):
     array = submit(login, "array.sbatch")
     best = submit(login, f"--dependency=afterok:{array} best.sbatch {array}")
