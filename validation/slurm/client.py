@@ -22,6 +22,10 @@ from validation.transport import Transport
 
 log = logging.getLogger(__name__)
 
+# How long a poll waits for news. Through Ansible each one costs this machine half a CPU-second or
+# more, and a run of ten minutes had hundreds.
+_PATIENCE_S = 5
+
 # Slurm from source or from a site's packages is often outside a non-interactive shell's PATH.
 PREPARE = """\
 PATH=$PATH:/usr/local/bin:/usr/local/slurm/bin:/opt/slurm/bin; export PATH
@@ -259,11 +263,11 @@ class CommandLineBatch:
             )
 
     def poll(self) -> Progress:
-        return self._ask("poll", timeout_s=60)
+        return self._ask("poll", f"{self._offset} {_PATIENCE_S}", timeout_s=60)
 
     def cancel(self) -> Progress:
         try:
-            return self._ask("cancel", timeout_s=90)
+            return self._ask("cancel", str(self._offset), timeout_s=90)
         except TransportError:
             self._cancel_elsewhere()
             raise
@@ -293,8 +297,8 @@ class CommandLineBatch:
         script = f"exec $p {folder}/launcher.py {verb} {folder} {argument}"
         return self._transport.run(PREPARE + script, timeout_s=timeout_s)
 
-    def _ask(self, verb: str, timeout_s: float) -> Progress:
-        done = self._launcher(verb, str(self._offset), timeout_s)
+    def _ask(self, verb: str, arguments: str, timeout_s: float) -> Progress:
+        done = self._launcher(verb, arguments, timeout_s)
         if done.status != 0:
             raise TransportError(f"{self._transport.via}: {last_line(done.stderr)}")
         try:

@@ -2,7 +2,9 @@
 """Runs on the login node: starts Slurm jobs, watches over them, keeps what they answer.
 
     launcher.py start FOLDER           detach a launcher that works through FOLDER/jobs.json
-    launcher.py poll FOLDER OFFSET     print how far it is, and what ended after OFFSET
+    launcher.py poll FOLDER OFFSET SECONDS
+                                       print how far it is, and what ended after OFFSET; wait that
+                                       long for something to end or to begin
     launcher.py cancel FOLDER          end it and all its jobs, then print as poll does
     launcher.py clean FOLDER           remove the folder
 
@@ -47,6 +49,7 @@ log = logging.getLogger("launcher")
 
 OUTPUT_LIMIT = 1 << 23  # bytes kept of each stream of a job; every rank's proof is about 1 KiB
 TICK = 0.1  # seconds between two looks at a job
+LOOK = 0.25  # seconds between two looks for news, while a poll waits for them
 SETTLE = 5.0  # seconds for which Slurm may count a job that has ended against a limit
 REFUSED_WAIT = 0.5  # seconds before another try, where nobody else of this run is left to wait for
 SQUEUE_EVERY = 2.0  # seconds between two questions to slurmctld, for all jobs together
@@ -946,11 +949,47 @@ def run(folder: Path) -> int:
     return 0
 
 
-def poll(folder: Path, offset: int) -> int:
-    # The lock first: what a launcher that is gone wrote is then complete.
-    lock = locked(folder)
-    with contextlib.suppress(OSError):
-        (folder / "seen").touch()
+def news(folder: Path, offset: int, patience_s: float) -> "IO[bytes] | None":
+    """The folder's lock, or None, once something ended or began, or the time is up.
+
+    Who asks through Ansible pays a second of CPU time for each question, so it is asked seldom and
+    answered when there is something to tell.
+    """
+    end = time.monotonic() + patience_s
+    before = standing(folder)
+    while True:
+        # The lock first: what a launcher that is gone wrote is then complete.
+        lock = locked(folder)
+        with contextlib.suppress(OSError):
+            (folder / "seen").touch()
+        now = standing(folder)
+        told = lock is not None or now != before or now[0] == "done" or has_more(folder, offset)
+        if told or time.monotonic() >= end:
+            return lock
+        time.sleep(LOOK)
+
+
+def has_more(folder: Path, offset: int) -> bool:
+    try:
+        return (folder / "finished.jsonl").stat().st_size > offset
+    except OSError:
+        return False
+
+
+def progress_of(folder: Path) -> dict[str, Any]:
+    with contextlib.suppress(FileNotFoundError):
+        return dict(json.loads((folder / "progress.json").read_text(encoding="utf-8")))
+    return {"state": "starting", "jobs": []}
+
+
+def standing(folder: Path) -> tuple[str, list[tuple[str, str]]]:
+    """How far the launcher is, and each of its jobs, whatever the time."""
+    progress = progress_of(folder)
+    return progress["state"], [(job["name"], job["state"]) for job in progress["jobs"]]
+
+
+def poll(folder: Path, offset: int, patience_s: float = 0.0) -> int:
+    lock = news(folder, offset, patience_s)
     finished: list[Any] = []
     path = folder / "finished.jsonl"
     if path.exists():
@@ -961,9 +1000,7 @@ def poll(folder: Path, offset: int) -> int:
                     break
                 offset += len(line)
                 finished.append(json.loads(line))
-    progress: dict[str, Any] = {"state": "starting", "jobs": []}
-    with contextlib.suppress(FileNotFoundError):
-        progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
+    progress = progress_of(folder)
     tail = ""
     if lock is not None:
         with contextlib.suppress(FileNotFoundError):
@@ -1008,8 +1045,8 @@ def main(arguments: list[str]) -> int:
             return start(Path(folder))
         case ["run", folder]:
             return run(Path(folder))
-        case ["poll", folder, offset]:
-            return poll(Path(folder), int(offset))
+        case ["poll", folder, offset, seconds]:
+            return poll(Path(folder), int(offset), float(seconds))
         case ["cancel", folder, offset]:
             return cancel(Path(folder), int(offset))
         case ["clean", folder]:

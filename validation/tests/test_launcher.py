@@ -1,5 +1,6 @@
 """The launcher on a simulated Slurm: what it records, and that nothing hangs it."""
 
+import fcntl
 import json
 import os
 import signal
@@ -693,7 +694,7 @@ def test_what_srun_started_ends_with_it(tmp_path, monkeypatch):
 
 def test_a_line_that_is_still_being_written_is_left_for_the_next_poll(tmp_path):
     def poll(offset):
-        command = [sys.executable, str(LAUNCHER), "poll", str(tmp_path), str(offset)]
+        command = [sys.executable, str(LAUNCHER), "poll", str(tmp_path), str(offset), "0"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         answer = json.loads(done.stdout)
         return answer["finished"], answer["offset"]
@@ -703,6 +704,47 @@ def test_a_line_that_is_still_being_written_is_left_for_the_next_poll(tmp_path):
     assert poll(0) == ([{"name": "ddp"}], len(whole))
     (tmp_path / "finished.jsonl").write_bytes(whole + torn + b'line"}\n')
     assert poll(len(whole))[0] == [{"name": "pipeline"}]
+
+
+@pytest.mark.parametrize("news", ["an end", "a beginning", "nothing"])
+def test_a_poll_waits_until_there_is_something_to_tell(tmp_path, news):
+    """With a launcher that works: it holds the lock."""
+
+    def progress(state):
+        text = json.dumps({"state": "running", "jobs": [{"name": "ddp", "state": state}]})
+        (tmp_path / "progress.json.new").write_text(text)
+        os.replace(tmp_path / "progress.json.new", tmp_path / "progress.json")
+
+    progress("queued")
+    patience = 1 if news == "nothing" else 60
+    command = [sys.executable, str(LAUNCHER), "poll", str(tmp_path), "0", str(patience)]
+    with open(tmp_path / "lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        begin = time.monotonic()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as polling:
+            wait_for((tmp_path / "seen").exists)
+            if news == "nothing":
+                (tmp_path / "progress.json").touch()
+            else:
+                assert polling.poll() is None
+            if news == "an end":
+                (tmp_path / "finished.jsonl").write_text('{"name": "ddp"}\n')
+            if news == "a beginning":
+                progress("running")
+            answer = json.loads(polling.communicate(timeout=30)[0])
+        took = time.monotonic() - begin
+    assert answer["finished"] == ([{"name": "ddp"}] if news == "an end" else [])
+    assert answer["jobs"][0]["state"] == ("running" if news == "a beginning" else "queued")
+    assert took >= patience if news == "nothing" else took < 30
+
+
+def test_of_a_launcher_that_is_gone_or_done_a_poll_waits_for_nothing(tmp_path):
+    command = [sys.executable, str(LAUNCHER), "poll", str(tmp_path), "0", "60"]
+    assert not json.loads(subprocess.check_output(command, timeout=30))["alive"]
+    (tmp_path / "progress.json").write_text('{"state": "done", "jobs": []}')
+    with open(tmp_path / "lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert json.loads(subprocess.check_output(command, timeout=30))["state"] == "done"
 
 
 def test_a_folder_that_is_not_its_own_is_left_alone(tmp_path):

@@ -110,7 +110,7 @@ SAME = {
     "scripts/dashboards write FOLDER": "roles/grafana/tests/test_dashboards.py",
     "scripts/role-chains": "scripts/test, stage roles",
     "python -m validation.run -i inventory/demo": "test_3, as --suite quick",
-    "python -m validation.run -i inventory/demo --suite full": "test_7_nvml.py",
+    "python -m validation.run -i inventory/demo --suite full": "test_7_nvml.py, --full",
     "python -m validation.run -i inventory/demo --suite network --only collectives": "test_7, full",
     "python -m validation.run -i inventory/demo "
     "--metrics /var/lib/prometheus/node-exporter-validation": "conftest.py, for test_3 and test_8",
