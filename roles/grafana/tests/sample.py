@@ -18,6 +18,8 @@ from typing import Any
 import yaml
 
 from cluster import exporter
+from cluster.slurm import outages
+from cluster.slurm.times import moment
 from roles.gpu_exporter.files.gpu_exporter import xid
 from roles.nccl_inspector.files.nccl_inspector import actions, hangs, totals, watcher
 from roles.slurm_exporter.files.slurm_exporter import (
@@ -26,7 +28,6 @@ from roles.slurm_exporter.files.slurm_exporter import (
     series,
     shares,
     usage,
-    words,
 )
 from roles.slurm_exporter.files.slurm_exporter.cgroups import Use
 from roles.slurm_exporter.files.slurm_exporter.history import collect, incidents, lemons
@@ -170,7 +171,7 @@ JOBS = (
 SHARES = "physics||\nphysics|ada|0.25\nphysics|bob|0.75\nbiology|eve|0.5\n"
 # A day with 64 GPU-hours that served, 16 that did not and 8 that a node ended.
 ENDED_JOBS = tuple(
-    f"{state}|{seconds}|{words.moment(END - 3600)}|cpu=8,gres/gpu=8"
+    f"{state}|{seconds}|{moment(END - 3600)}|cpu=8,gres/gpu=8"
     for state, seconds in (("COMPLETED", 28800), ("FAILED", 7200), ("NODE_FAIL", 3600))
 )
 
@@ -288,10 +289,10 @@ def of_slurm(
 
 def of_history() -> tuple[Mapping[tuple[str, str], int], tuple[lemons.NodeRecord, ...]]:
     """Of 28 days: gpu2 had five XIDs and was an hour out of service each time; cpu1 is drained."""
-    entries = [Entry("fan", END - 7200, "cpu1", incidents.DRAIN, "fan 3", outage=True)]
+    entries = [Entry("fan", END - 7200, "cpu1", outages.DRAIN, "fan 3", outage=True)]
     for number in range(5):
         at = END - (20 - number) * lemons.DAY_S
-        entries.append(Entry(f"{number}", at, "gpu2", incidents.XID, "XID 79", outage=True))
+        entries.append(Entry(f"{number}", at, "gpu2", outages.XID, "XID 79", outage=True))
         entries.append(Entry(f"r{number}", at + 3600, "gpu2", incidents.RETURN, ""))
     known = [Known(node.name, 0, out=node.name == "cpu1") for node in NODES]
     counts = Counter((entry.node, entry.kind) for entry in entries)

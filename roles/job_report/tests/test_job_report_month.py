@@ -13,10 +13,11 @@ from datetime import datetime
 
 import pytest
 
+from cluster.slurm.outages import Event
 from roles.job_report.files.job_report import month, month_ask, month_page, sacct
 from roles.job_report.files.job_report.errors import NotKnown
 from roles.job_report.files.job_report.main import main
-from roles.job_report.files.job_report.month import NodeEvent, Span, Sums
+from roles.job_report.files.job_report.month import Span, Sums
 
 HOSTILE = "=cmd|' /C calc'!A0"
 SCRIPT = "<script>alert(1)</script>"
@@ -122,25 +123,33 @@ def found(rows=(), events=(), known=("gpu1", "gpu2"), missing=()):
     return month.Month("2026-10", span, True, counted(*rows), nodes, 5952.0, missing)
 
 
+def event(node, begin, end, states, reason, user="root"):
+    return Event(node, begin, end, frozenset(states.split("+")), reason, user)
+
+
 def test_nodes_out_of_service_and_planned_maintenance():
+    xid = "[plumbline:gpu_xid] GPU 3: XID 79"
     events = [
-        NodeEvent("gpu2", at(30, number=9), at(2), "DOWN*", "Not responding"),
-        NodeEvent("gpu2", at(5), at(5, 12), "DRAIN", "[plumbline:gpu_xid] GPU 3: XID 79"),
-        NodeEvent("gpu1", at(7), at(7, 18), "MAINT", "new firmware"),
-        NodeEvent("gpu1", at(8), at(8, 6), "DRAIN", "[plumbline:reboot] new kernel (since ...)"),
+        event("gpu2", at(30, number=9), at(2), "down", "Not responding", "slurm"),
+        event("gpu2", at(5), at(5, 2), "down", "Not responding", "slurm"),
+        event("gpu2", at(5, 2), at(5, 12), "drain", xid),
+        event("gpu2", at(9), at(9, 1), "drain", "new cable", "alice"),
+        event("gpu1", at(7), at(7, 18), "maint", "new firmware"),
+        event("gpu1", at(8), at(8, 6), "drain", "[plumbline:reboot] new kernel (since ...)"),
+        event("gpu1", at(20), at(20, 4), "down+powered_down", "", "slurm"),
     ]
     result = found(events=events)
     first, second = result.nodes
-    assert (first.node, first.down_h, first.interruptions) == ("gpu2", 36, 1)
-    assert first.last_reason == "[plumbline:gpu_xid] GPU 3: XID 79"
-    assert (second.node, second.down_h, second.planned_h) == ("gpu1", 0, 24)
+    assert (first.node, first.down_h, first.interruptions) == ("gpu2", 37, 1)
+    assert first.last_reason == "Not responding"
+    assert (second.node, second.down_h, second.planned_h) == ("gpu1", 0, 28)
     hours = result.span.seconds / 3600
-    assert result.availability == pytest.approx(1 - 36 / (2 * hours - 24))
-    assert result.between_interruptions_h == pytest.approx(2 * hours - 60)
+    assert result.availability == pytest.approx(1 - 37 / (2 * hours - 28))
+    assert result.between_interruptions_h == pytest.approx(2 * hours - 65)
 
 
 def test_a_node_that_never_came_back_is_down_until_the_end():
-    (node,) = found(events=[NodeEvent("gpu1", at(31), None, "DOWN", "")], known=["gpu1"]).nodes
+    (node,) = found(events=[event("gpu1", at(31), None, "down", "")], known=["gpu1"]).nodes
     assert node.down_h == (at(1, number=11) - at(31)) / 3600
 
 
@@ -152,7 +161,7 @@ def test_hostile_names_are_words_everywhere():
         job(at(2), at(2, 1), user=SCRIPT, account=HOSTILE),
         job(at(2), at(2, 1), user="\x1b[31mred\x07", account="+1"),
     ]
-    events = [NodeEvent("gpu1", at(5), at(6), "DRAIN", f"@SUM(1)\x1b]0;x\x07{SCRIPT}")]
+    events = [event("gpu1", at(5), at(6), "down", f"@SUM(1)\x1b]0;x\x07{SCRIPT}")]
     result = found(rows, events)
     page = month_page.page(result)
     assert SCRIPT not in page
@@ -218,7 +227,7 @@ def slurm(tmp_path, monkeypatch):
     line = sacct.SEPARATOR.join(row.values())
     step = line.replace("4711", "4711.batch", 1)
     (tmp_path / "jobs").write_text(f"{line}\n{step}\n")
-    reason = f"gpu2|{int(at(5))}|{int(at(6))}|DRAIN|a reason | with it\nand more\n"
+    reason = f"gpu2|{int(at(5))}|{int(at(6))}|DOWN|slurm(64030)|a reason | with it\nand more\n"
     (tmp_path / "events").write_text(reason)
     (tmp_path / "fails").write_text("")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from cluster.exporter import Failed
+from cluster.slurm.outages import Event
 from roles.slurm_exporter.files.slurm_exporter import main
 from roles.slurm_exporter.files.slurm_exporter.history import (
     collect,
@@ -19,7 +20,6 @@ from roles.slurm_exporter.files.slurm_exporter.history import (
 )
 from roles.slurm_exporter.files.slurm_exporter.history.incidents import (
     Entry,
-    Event,
     Known,
     LostJob,
     Seen,
@@ -47,29 +47,6 @@ def looked(*looks, known=None):
 
 
 # --- what is written down ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("reason", "states", "user", "kind"),
-    [
-        (XID, "drain", "root", "xid"),
-        ("[plumbline:gpu_ecc] GPU 0: 3 uncorrectable errors", "drain", "root", "check"),
-        ("[plumbline:validation/gemm] 400 TFLOPS", "drain", "root", "validation"),
-        ("[plumbline:reboot] new kernel", "drain", "root", "planned"),
-        ("[plumbline:unfit] dropped out", "drain", "root", "drain"),
-        ("[plumbline:quarantine] lemon", "drain", "root", "quarantine"),
-        ("Not responding", "down", "slurm", "down"),
-        ("Node unexpectedly rebooted", "down", "slurm", "down"),
-        ("Prolog error", "drain", "root", "check"),
-        ("gres/gpu count reported lower than configured (7 < 8)", "drain", "slurm", "check"),
-        ("new cable", "drain", "alice", "drain"),
-        ("new cable", "drain", "root", "drain"),
-        ("new cable", "down", "alice", "drain"),
-        ("reboot ASAP", "down+reboot_issued", "root", "planned"),
-    ],
-)
-def test_the_kind_of_an_outage(reason, states, user, kind):
-    assert incidents.kind(reason, states.split("+"), user) == kind
 
 
 def test_an_outage_begins_and_ends_once_however_often_one_looks():

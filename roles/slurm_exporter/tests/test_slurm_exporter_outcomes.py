@@ -3,8 +3,9 @@
 import pytest
 
 from cluster.exporter import Failed
+from cluster.slurm.times import moment
 from roles.slurm_exporter.files.slurm_exporter import outcomes
-from roles.slurm_exporter.files.slurm_exporter.words import Nonsense, moment
+from roles.slurm_exporter.files.slurm_exporter.words import Nonsense
 
 NOW = 1_795_000_000.0
 HOUR = 3600

@@ -149,6 +149,10 @@ XID = LoggedXid("gpu1", NOW, CONTAINED, UUID)
     [
         (Entry("a", NOW + 300, "gpu1", "xid", "[plumbline:gpu_xid] XID 79", by="root"), 0),
         (Entry("a", NOW + 3600, "gpu1", "xid", "[plumbline:gpu_xid] XID 79", by="root"), 1),
+        (Entry("a", NOW + 3600, "gpu1", "xid", "[plumbline:gpu_xid] XID 94", by="root"), 0),
+        (Entry("a", NOW + 3600, "gpu1", "xid", "GPU 3: XID 94", "3", by="root"), 0),
+        (Entry("a", NOW + 3600, "gpu1", "xid", "XID 94", "GPU-another-board", by="root"), 1),
+        (Entry("a", NOW + 90000, "gpu1", "xid", "[plumbline:gpu_xid] XID 94", by="root"), 1),
         (Entry("a", NOW + 300, "gpu2", "xid", "[plumbline:gpu_xid] XID 79", by="root"), 1),
         (Entry("a", NOW + 300, "gpu1", "check", "[plumbline:munge] no answer", by="root"), 1),
         (Entry("a", NOW - 300, "gpu1", "xid", "XID 94 of another GPU", by=incidents.LOG), 1),

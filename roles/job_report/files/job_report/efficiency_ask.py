@@ -8,6 +8,7 @@ from functools import partial
 
 from cluster import prometheus
 from cluster.prometheus import Server
+from cluster.slurm.times import moment
 from roles.job_report.files.job_report import efficiency, month, month_ask
 from roles.job_report.files.job_report.efficiency import Account, Accounts, GpuHours, Row
 from roles.job_report.files.job_report.errors import NotKnown
@@ -53,8 +54,8 @@ def rows(day: Span) -> Iterator[Row]:
         *("sacct", "--allusers", "--duplicates", "--noheader", "--parsable2"),
         f"--delimiter={SEPARATOR}",
         f"--format={','.join(COLUMNS)}",
-        f"--starttime={month_ask.moment(day.begin)}",
-        f"--endtime={month_ask.moment(day.end)}",
+        f"--starttime={moment(day.begin)}",
+        f"--endtime={moment(day.end)}",
     )
     for line in month_ask.lines(command, month_ask.DAY_LIMIT_S):
         if not line.strip():

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from cluster.slurm import outages
 from cluster.slurm.job_outcomes import OUTCOMES, outcome
+from cluster.slurm.outages import Event
+from cluster.slurm.times import parsed
 from cluster.text import printable
 from roles.job_report.files.job_report.errors import NotKnown
 from roles.job_report.files.job_report.sacct import duration, energy, tres
 
 MONTH = re.compile(r"(20\d\d)-(0[1-9]|1[0-2])")
-# Reasons with which playbooks take a node out for a reboot or an update: nothing was broken.
-PLANNED = ("[plumbline:reboot]", "[plumbline:slurm]")
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,10 @@ def count(rows: Iterable[Mapping[str, str]], span: Span, sums: dict[By, Sums]) -
     Whatever Slurm counts of the whole job is divided by time.
     """
     for row in rows:
-        begin = _time(row["Start"])
+        begin = parsed(row["Start"])
         if begin is None:
             continue
-        ended = _time(row["End"])
+        ended = parsed(row["End"])
         end = span.end if ended is None else ended
         inside = span.overlap(begin, end)
         ends_here = ended is not None and span.begin <= ended < span.end
@@ -132,27 +133,15 @@ def count(rows: Iterable[Mapping[str, str]], span: Span, sums: dict[By, Sums]) -
             mine.metered = True
 
 
-def _time(text: str) -> float | None:
-    return float(text) if text.isdigit() else None
-
-
 # --- nodes ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class NodeEvent:
-    """A node out of service, in Slurm's accounting; end is None while it is."""
-
-    node: str
-    begin: float
-    end: float | None
-    state: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class NodeMonth:
-    """planned: out for maintenance or a playbook's reboot, which is no interruption."""
+    """planned: out for maintenance, power saving or a playbook's reboot.
+
+    interruptions   outages that a fault began, as the ledger of the Slurm exporter counts them
+    """
 
     node: str
     down_h: float
@@ -164,9 +153,9 @@ class NodeMonth:
         return max(0.0, 1 - self.down_h / hours) if hours else 1.0
 
 
-def nodes(events: Iterable[NodeEvent], span: Span, known: Iterable[str]) -> tuple[NodeMonth, ...]:
+def nodes(events: Iterable[Event], span: Span, known: Iterable[str]) -> tuple[NodeMonth, ...]:
     """The worst first; nodes of which there is no event as well."""
-    found: dict[str, list[NodeEvent]] = {name: [] for name in known}
+    found: dict[str, list[Event]] = {name: [] for name in known}
     for event in events:
         found.setdefault(event.node, []).append(event)
     return tuple(
@@ -177,19 +166,22 @@ def nodes(events: Iterable[NodeEvent], span: Span, known: Iterable[str]) -> tupl
     )
 
 
-def _node(name: str, events: Iterable[NodeEvent], span: Span) -> NodeMonth:
-    down = planned = 0.0
-    interruptions, reason = 0, ""
-    for event in sorted(events, key=lambda event: event.begin):
+def _node(name: str, events: Iterable[Event], span: Span) -> NodeMonth:
+    in_order = sorted(events, key=lambda event: event.begin)
+    planned = down = 0.0
+    for event in in_order:
         hours = span.overlap(event.begin, event.end or span.end) / 3600
-        if "MAINT" in event.state.upper() or event.reason.startswith(PLANNED):
+        if event.kind == outages.PLANNED:
             planned += hours
-            continue
-        down += hours
-        if span.begin <= event.begin < span.end:
-            interruptions += 1
-            reason = event.reason or reason
-    return NodeMonth(name, down, planned, interruptions, reason)
+        else:
+            down += hours
+    faults = [
+        event
+        for event in outages.first_events(in_order)
+        if event.kind in outages.FAULTS and span.begin <= event.begin < span.end
+    ]
+    reasons = [event.reason for event in faults if event.reason]
+    return NodeMonth(name, down, planned, len(faults), reasons[-1] if reasons else "")
 
 
 # --- the report ----------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 
 from cluster import processes
+from cluster.slurm import outages
+from cluster.slurm.outages import Event
+from cluster.slurm.times import moment
 from cluster.text import printable
 from roles.job_report.files.job_report import month
 from roles.job_report.files.job_report.errors import NotKnown
@@ -36,8 +38,6 @@ COLUMNS = (
     "TotalCPU",
     "ConsumedEnergyRaw",
 )
-# The reason last: an operator writes what he likes, the separator too.
-EVENTS = ("NodeName", "TimeStart", "TimeEnd", "State", "Reason")
 
 
 def read(name: str) -> month.Month:
@@ -82,22 +82,11 @@ def jobs(day: month.Span) -> Iterator[Mapping[str, str]]:
         yield dict(zip(COLUMNS, cells, strict=True))
 
 
-def events(span: month.Span) -> Iterator[month.NodeEvent]:
-    command = (
-        *("sacctmgr", "--noheader", "--parsable2", "show", "event", "event=node"),
-        f"start={moment(span.begin)}",
-        f"end={moment(span.end)}",
-        f"format={','.join(EVENTS)}",
-    )
-    for line in _run(command).splitlines():
-        cells = line.split("|", len(EVENTS) - 1)
-        if len(cells) != len(EVENTS) or not cells[1].isdigit():
-            if cells[0] and len(cells) == 1:
-                continue  # the second line of a reason
-            raise NotKnown(f"sacctmgr says {printable(line, 80)!r} of an event.")
-        node, begin, end, state, reason = cells
-        ended = float(end) if end.isdigit() and int(end) else None
-        yield month.NodeEvent(node, float(begin), ended, state, printable(reason, 200))
+def events(span: month.Span) -> list[Event]:
+    try:
+        return list(outages.events(_run(outages.question(span.begin, span.end))))
+    except ValueError as error:
+        raise NotKnown(f"sacctmgr cannot be read: {error}.") from None
 
 
 def node_names() -> list[str]:
@@ -116,10 +105,6 @@ def gpu_capacity_h(span: month.Span) -> float | None:
         if name == "gres/gpu" and hours.isdigit():
             return float(hours)
     return None
-
-
-def moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _environment() -> dict[str, str]:

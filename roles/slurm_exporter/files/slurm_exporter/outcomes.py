@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from cluster.exporter import Family, Labels
 from cluster.slurm.job_outcomes import OUTCOMES, outcome
+from cluster.slurm.times import moment, parsed
 from roles.slurm_exporter.files.slurm_exporter.history.collect import AGAIN_S
 from roles.slurm_exporter.files.slurm_exporter.history.lemons import DAY_S
-from roles.slurm_exporter.files.slurm_exporter.words import Nonsense, gpus_of_tres, moment, parsed
+from roles.slurm_exporter.files.slurm_exporter.words import Nonsense, gpus_of_tres
 
 COLUMNS = ("State", "ElapsedRaw", "End", "AllocTRES")
 ENDED = tuple(name for name in OUTCOMES if name != "running")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from cluster.exporter import Failed
@@ -78,15 +77,3 @@ def document(text: str, *names: str) -> Any:
             raise Nonsense(f"there is no {name}")
         data = data[name]
     return data
-
-
-def moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def parsed(text: str) -> float | None:
-    """Slurm's local time; None for its words, such as Unknown."""
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None

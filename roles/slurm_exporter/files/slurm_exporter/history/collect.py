@@ -6,7 +6,6 @@ for outages that nobody saw, and for jobs that a node ended.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,17 +13,17 @@ from pathlib import Path
 
 from cluster import hostlist
 from cluster.exporter import Family, Labels, gauge
-from cluster.text import printable
+from cluster.slurm import outages
+from cluster.slurm.outages import Event
+from cluster.slurm.times import moment, parsed
 from roles.slurm_exporter.files.slurm_exporter.history import incidents, ledger, lemons
-from roles.slurm_exporter.files.slurm_exporter.history.incidents import Event, LostJob, Seen
+from roles.slurm_exporter.files.slurm_exporter.history.incidents import LostJob, Seen
 from roles.slurm_exporter.files.slurm_exporter.history.lemons import NodeRecord
 from roles.slurm_exporter.files.slurm_exporter.nodes import SlurmNode
-from roles.slurm_exporter.files.slurm_exporter.words import Nonsense, moment, parsed
+from roles.slurm_exporter.files.slurm_exporter.words import Nonsense
 
 AGAIN_S = 600.0
 BACK_S = 2 * lemons.DAY_S  # accounting records late, and the exporter may have been away
-# The reason last: an operator writes what he likes, the separator too.
-EVENTS = ("NodeName", "TimeStart", "TimeEnd", "State", "User", "Reason")
 JOBS = ("JobIDRaw", "End", "NodeList")
 
 Run = Callable[[Sequence[str]], str]
@@ -116,26 +115,12 @@ def families(
 # --- accounting ----------------------------------------------------------------------------------
 
 
-def events(run: Run, since: float) -> Iterator[Event]:
+def events(run: Run, since: float) -> list[Event]:
     """Raises Nonsense."""
-    text = run(
-        (
-            *("sacctmgr", "--noheader", "--parsable2", "show", "event", "event=node"),
-            f"start={moment(since)}",
-            f"format={','.join(EVENTS)}",
-        )
-    )
-    for line in text.splitlines():
-        cells = line.split("|", len(EVENTS) - 1)
-        if len(cells) != len(EVENTS):
-            continue  # the second line of a reason
-        node, begin, end, state, user, reason = cells
-        states = frozenset(re.findall(r"[a-z_]+", state.lower()))
-        began = parsed(begin)
-        if began is None:
-            raise Nonsense(f"an event of {node[:40]!r} began {begin[:40]!r}")
-        by = user.partition("(")[0]
-        yield Event(node, began, parsed(end), states, printable(reason), by)
+    try:
+        return list(outages.events(run(outages.question(since))))
+    except ValueError as error:
+        raise Nonsense(str(error)) from None
 
 
 def lost_jobs(run: Run, since: float) -> Iterator[LostJob]:

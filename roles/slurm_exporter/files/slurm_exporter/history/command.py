@@ -30,6 +30,7 @@ from pathlib import Path
 from cluster import version
 from cluster.exporter import Failed
 from cluster.settings_file import BadConfig
+from cluster.slurm import outages
 from cluster.text import printable
 from roles.slurm_exporter.files.slurm_exporter import config
 from roles.slurm_exporter.files.slurm_exporter.history import incidents, ledger, lemons
@@ -221,8 +222,8 @@ def failed(file: Path) -> Iterator[Entry]:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as history:
             for run, suite, started, node, check, message in history.execute(_FAILED):
                 text = printable(f"{check} of suite {suite}: {message}", 300)
-                key = f"{node}|{incidents.VALIDATION}|{run}|{check}"
+                key = f"{node}|{outages.VALIDATION}|{run}|{check}"
                 by = f"validation {run}"
-                yield Entry(key, started, node, incidents.VALIDATION, text, incidents.gpu(text), by)
+                yield Entry(key, started, node, outages.VALIDATION, text, incidents.gpu(text), by)
     except sqlite3.Error as error:
         raise Failed(f"{file} is no history of a validation: {error}") from None

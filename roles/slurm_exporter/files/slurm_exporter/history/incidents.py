@@ -1,8 +1,6 @@
 """What befell a node, from what Slurm says of it now and said before. Pure functions.
 
-An outage begins when a node that Slurm could use is drained or down, and ends when Slurm can use it
-again. What is said of it in between belongs to the same outage: a node that does not answer, and is
-drained by its health check afterwards, was interrupted once.
+What an outage is, and which kinds of it there are, says cluster/slurm/outages.py.
 """
 
 from __future__ import annotations
@@ -11,39 +9,34 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cluster.slurm import outages
+from cluster.slurm.outages import (
+    CHECK,
+    DOWN,
+    DRAIN,
+    FAULTS,
+    PLANNED,
+    QUARANTINE,
+    VALIDATION,
+    XID,
+    Event,
+)
 from cluster.text import printable
 
 # What an entry is of. All but the last four are made by looking at Slurm.
-XID, CHECK, VALIDATION, DOWN, DRAIN, PLANNED, JOB, REBOOT, RETURN = MADE = (
-    "xid", "check", "validation", "down", "drain", "planned", "job", "reboot", "return",
-)  # fmt: skip
-QUARANTINE, REPAIR, TICKET, NOTE = BY_HAND = ("quarantine", "repair", "ticket", "note")
-KINDS = (*MADE, *BY_HAND)
-# Out of service for a fault, that nobody chose.
-FAULTS = (XID, CHECK, VALIDATION, DOWN)
+JOB, REBOOT, RETURN = ("job", "reboot", "return")
+REPAIR, TICKET, NOTE = ("repair", "ticket", "note")
+BY_HAND = (QUARANTINE, REPAIR, TICKET, NOTE)
+KINDS = (XID, CHECK, VALIDATION, DOWN, DRAIN, PLANNED, JOB, REBOOT, RETURN, *BY_HAND)
 
-_OUT = frozenset({"drain", "drained", "draining", "down", "fail", "failing", "invalid_reg"})
-# Power saving and reboots that Slurm was asked for: the node is to be away.
-_MEANT = frozenset(
-    {"maintenance", "maint", "reboot_issued", "reboot_requested"}
-    | {"powered_down", "powering_down", "powering_up", "power_down", "power_up"}
-)
-_BROKEN = frozenset({"down", "not_responding", "fail", "failing", "invalid_reg"})
-_AWAY = frozenset({"powered_down", "powering_down", "powering_up", "power_down", "power_up"})
-_PLANNED = ("[plumbline:reboot]", "[plumbline:slurm]")
-_OURS = re.compile(r"\[plumbline:([^\]]*)\] ?")
-_XID = re.compile(r"\bX[Ii][Dd]:? \(?(\d+)")
 _GPU = re.compile(r"\bGPU-[0-9a-fA-F-]{8,}|\bserial ([0-9A-Za-z-]+)")
 _GPU_NUMBER = re.compile(r"\bGPU (\d+)\b")
-_SLURM = ("slurm", "root", "")  # slurmctld's own account, and what runs as root on a node
 _LONGEST = 300
 LOG = "kernel log"  # who says what no health check did
 
 # A job belongs to a node's fault if that came at most ten minutes before its end and five minutes
 # after: arXiv 2410.21680, how failures of jobs are attributed to health checks there.
 BEFORE_S, AFTER_S = 600.0, 300.0
-# Two words of the same moment: slurmctld's reason and the record of it in accounting.
-SAME_S = 120.0
 # An XID that comes again and again is one incident in this time, and it is that of the health check
 # where this drained the node for one at about the same moment.
 SAME_XID_S = 86400.0
@@ -63,7 +56,7 @@ class Seen:
 
     @property
     def out(self) -> bool:
-        return bool(self.states & _OUT) and not self.states & _AWAY
+        return bool(self.states & outages.OUT) and not self.states & outages.AWAY
 
 
 @dataclass(frozen=True)
@@ -102,18 +95,6 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Event:
-    """Of Slurm's accounting: a node out of service; end is None while it is."""
-
-    node: str
-    begin: float
-    end: float | None
-    states: frozenset[str]
-    reason: str
-    user: str
-
-
-@dataclass(frozen=True)
 class LostJob:
     """A job that Slurm ended for a node."""
 
@@ -130,27 +111,6 @@ class LoggedXid:
     at: float
     text: str
     gpu: str = ""
-
-
-def kind(reason: str, states: Iterable[str], user: str) -> str:
-    """
-    >>> kind("[plumbline:gpu_xid] GPU 3: XID 79", ["drain"], "root")
-    'xid'
-    >>> kind("new cable", ["drain"], "alice")
-    'drain'
-    """
-    words = set(states)
-    if reason.startswith(_PLANNED) or words & _MEANT:
-        return PLANNED
-    if ours := _OURS.match(reason):
-        who = ours[1].partition("/")[0]
-        fault = XID if _XID.search(reason) else CHECK
-        return {"validation": VALIDATION, "quarantine": QUARANTINE, "unfit": DRAIN}.get(who, fault)
-    if user in _SLURM and words & _BROKEN:
-        return DOWN
-    # slurmctld's own words for a prolog, an epilog or a registration that failed.
-    by_slurm = user in ("slurm", "") or re.match(r"(Prolog|Epilog) error", reason)
-    return CHECK if by_slurm and user in _SLURM else DRAIN
 
 
 def gpu(text: str) -> str:
@@ -181,7 +141,7 @@ def look(
         elif node.boot and before.boot and abs(node.boot - before.boot) <= 60:
             after = replace(after, boot=before.boot)
         if node.out and (not before.out or _new(node.reason, before.reason)):
-            what = kind(node.reason, node.states, node.user)
+            what = outages.kind(node.reason, node.states, node.user)
             text = node.reason or "+".join(sorted(node.states))
             at = min(node.since or now, now)
             entries.append(_entry(node.node, at, what, text, node.user, outage=not before.out))
@@ -217,22 +177,21 @@ def missed(
         elif entry.kind == RETURN:
             ends.setdefault(entry.node, []).append(entry.at)
     for event in events:
-        if event.node not in first_seen or event.end is None or not event.states & _OUT:
+        if event.node not in first_seen or event.end is None or not event.states & outages.OUT:
             continue
         if any(_within(event, at, ends.get(event.node, ())) for at in begun.get(event.node, ())):
             continue
         begun.setdefault(event.node, []).append(event.begin)
         ends.setdefault(event.node, []).append(event.end)
-        what = kind(event.reason, event.states, event.user)
         text = event.reason or "+".join(sorted(event.states))
-        yield _entry(event.node, event.begin, what, text, event.user, outage=True)
+        yield _entry(event.node, event.begin, event.kind, text, event.user, outage=True)
         yield _entry(event.node, event.end, RETURN, f"after: {text}")
 
 
 def _within(event: Event, begun: float, ends: Iterable[float]) -> bool:
     """Whether the event is of the outage that began then."""
     over = min((end for end in ends if end >= begun), default=float("inf"))
-    return begun - SAME_S <= event.begin <= over
+    return begun - outages.SAME_S <= event.begin <= over
 
 
 def jobs(lost: Iterable[LostJob], entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -268,7 +227,14 @@ def _says(entry: Entry, xid: LoggedXid) -> bool:
     if entry.node != xid.node:
         return False
     apart = abs(entry.at - xid.at)
-    return apart < SAME_XID_S if entry.text == xid.text else entry.by != LOG and apart <= ABOUT_S
+    if entry.text == xid.text:
+        return apart < SAME_XID_S
+    if entry.by == LOG:
+        return False
+    # Of a health check: at about the same moment, or later, for a site may let it look seldom.
+    other = entry.gpu and xid.gpu and entry.gpu != xid.gpu and not entry.gpu.isdigit()
+    same = not other and outages.xid(entry.text) == outages.xid(xid.text)
+    return apart <= (SAME_XID_S if same else ABOUT_S)
 
 
 def by_hand(node: str, at: float, what: str, text: str, gpu_id: str, by: str) -> Entry:

@@ -22,6 +22,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cluster.slurm import outages
 from roles.slurm_exporter.files.slurm_exporter.history import incidents
 from roles.slurm_exporter.files.slurm_exporter.history.incidents import Entry, Known
 
@@ -78,10 +79,10 @@ def _record(node: Known, entries: Sequence[Entry], begin: float, now: float) -> 
     if began is not None and node.out:
         out += max(0.0, now - max(began, watched))
     recent = [entry for entry in entries if begin <= entry.at <= now]
-    planned = (incidents.PLANNED, incidents.QUARANTINE)
+    planned = (outages.PLANNED, outages.QUARANTINE)
     signals = {
         "out_count": sum(e.outage and e.kind not in planned for e in recent),
-        "xid_cnt": sum(e.kind == incidents.XID for e in recent),
+        "xid_cnt": sum(e.kind == outages.XID for e in recent),
         "tickets": sum(e.kind in (incidents.TICKET, incidents.REPAIR) for e in recent),
         "node_fails": sum(e.kind == incidents.JOB for e in recent),
     }
