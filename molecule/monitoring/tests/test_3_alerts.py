@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import pytest
-import testinfra
-
 from tests import live_cluster
 from tests.live_cluster import REPOSITORY, operate, sources, under_test, virtual_cluster
 from tests.patience import until
@@ -145,12 +142,6 @@ FAULTS = (
     unit("slurmctld stopped", "SlurmctldDown", "ctl1", "slurmctld"),
     unit("MariaDB stopped", "AccountingDatabaseDown", "ctl1", "mariadb"),
 )
-
-
-@pytest.fixture(scope="module")
-def alertmanager() -> Listener:
-    config = REPOSITORY / ".cache/virtual-cluster" / CLUSTER / "ssh_config"
-    return Listener(testinfra.get_host(f"ssh://ctl1?ssh_config={config}"), 9093, "ctl1")
 
 
 def firing(alertmanager: Listener) -> list[Labels]:
