@@ -277,9 +277,9 @@ def variable_refusals(
     options |= contract.variables
     known = {*options, *contract.derived}
     set_anywhere = {name for raw in site.values.hosts.values() for name in raw}
-    for name, refusal in variables.unknown_variables(set_anywhere, known, specs):
-        if _is_ours(site, name):
-            continue  # scripts/check-role-specs judges those
+    # scripts/check-role-specs judges ours.
+    others = [name for name in set_anywhere - known if not _is_ours(site, name)]
+    for name, refusal in variables.unknown_variables(others, known, specs):
         host = next(host for host in site.names if site.values.defined(host, name))
         yield _about(site, name, host, refusal)
     for name in progress.over(options, "variables judged"):
