@@ -738,6 +738,13 @@ def test_facts_are_judged_later(tmp_path: Path) -> None:
     assert sentences(with_all(tmp_path, validation_runtime_source=text)) == ""
 
 
+def test_a_list_where_text_belongs_is_told_and_not_what_reads_it(tmp_path: Path) -> None:
+    told = sentences(with_all(tmp_path, slurm_state_save_location=["/srv/slurm"]))
+    assert told.endswith("must be text, but is ['/srv/slurm'].")
+    assert "slurm_state_save_location (set in" in told
+    assert "cannot be evaluated" not in told
+
+
 # --- silenced ------------------------------------------------------------------------------------
 
 

@@ -40,8 +40,7 @@ from playbooks.plugin_utils.values import Values, expression_reads, value_reads
 OURS = Path(__file__).resolve().parents[2] / "group_vars"
 
 
-# For a moment the kind of what could not be evaluated, and of values of ours that read the site's.
-IN_VAIN = "in vain"
+# For a moment the kind of what is wrong with values of ours that read the site's.
 DERIVED = "derived"
 
 
@@ -292,13 +291,17 @@ def variable_refusals(
                     hosts = [
                         host for host in hosts if host in wanted or not _is_ours(site, name, host)
                     ]
-            for refusal in _judged(site, contract, name, options[name], hosts):
-                if whole or not (refusal.kind == IN_VAIN and _is_ours(site, name)):
-                    yield replace(refusal, kind="") if refusal.kind == IN_VAIN else refusal
+            yield from _judged(site, contract, name, options[name], hosts, whole=whole)
 
 
 def _judged(
-    site: Site, contract: Contract, name: str, option: variables.Option, among: Sequence[str]
+    site: Site,
+    contract: Contract,
+    name: str,
+    option: variables.Option,
+    among: Sequence[str],
+    *,
+    whole: bool,
 ) -> Iterator[Refusal]:
     having = [host for host in among if site.values.defined(host, name)]
     without = [host for host in among if not site.values.defined(host, name)]
@@ -307,21 +310,20 @@ def _judged(
         reach = site.values.reach(token)
         if reach.facts or reach.writes:
             continue  # told by the role itself, when the host is known
+        kind = DERIVED if _is_ours(site, name, hosts[0]) else ""
         try:
             value = site.values.value(hosts[0], name)
         except AnsibleError as error:
             last = cause(error)
             # Our own filters say what is wrong and where; a variable's name adds nothing.
             if isinstance(last, AnsibleFilterError):
-                yield Refusal(str(last), IN_VAIN)
+                yield Refusal(str(last), "" if whole else kind)
             elif not reach.missing or reach.missing & site.values.reads(hosts[0], name):
                 # A variable that reads another that cannot be evaluated is told by the other.
-                yield _about(
-                    site, name, hosts[0], Refusal(f"cannot be evaluated: {reason(error)}.", IN_VAIN)
-                )
+                refusal = Refusal(f"cannot be evaluated: {reason(error)}.", kind)
+                yield _about(site, name, hosts[0], refusal)
             continue
         distinct.setdefault(repr(value), []).extend(hosts)
-        kind = DERIVED if _is_ours(site, name, hosts[0]) else ""
         if name in contract.switches:
             value = variables.switched(value)
         for problem in variables.value_problems(name, option, value, contract.words, as_written):

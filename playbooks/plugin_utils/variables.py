@@ -45,6 +45,8 @@ SHAPES: Mapping[str, tuple[type, ...]] = {
     "dict": (Mapping,),
 }
 
+TEXT = ("str", "path")
+
 # Values that once could be chosen, and what to do instead: the rest of the sentence.
 WITHDRAWN: Mapping[tuple[str, str], str] = {
     ("nvidia_driver_source", "debian"): (
@@ -148,6 +150,9 @@ def word_problems(
     kind = option.get("type", "str")
     if (wanted := SHAPES.get(kind)) and value is not None and not isinstance(value, wanted):
         yield f"{path} must be of type {kind}, but is {value!r}{_as_bool(path, kind, value)}."
+    elif kind in TEXT and isinstance(value, (Mapping, list, tuple)):
+        # Ansible would take its text, brackets and all.
+        yield f"{path} must be text, but is {value!r}."
     elif isinstance(value, Mapping):
         options = option.get("options") or {}
         for key, item in value.items():

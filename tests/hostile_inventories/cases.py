@@ -315,8 +315,10 @@ def gpus() -> Iterator[Case]:
     )
     for layout, words in layouts:
         yield _h100(f"mig {layout!r}", words, node_gpus=H100["node_gpus"] | {"mig": layout})
-    for branch in _rows(0, 58, -1, "580.95.05", "new", 1.5, [], 999):
+    for branch in _rows(0, 58, -1, "580.95.05", "new", 1.5, []):
         yield _h100(f"branch {branch!r}", "nvidia_driver_branch", nvidia_driver_branch=branch)
+    # Newer than any that we know, which is a warning.
+    yield _h100("branch 999", ACCEPTED, nvidia_driver_branch=999)
     yield _h100("source", "nvidia_driver_source", nvidia_driver_source="debian")
     yield _h100("source", "nvidia_driver_source", nvidia_driver_source="cuda")
 
