@@ -31,9 +31,6 @@ _OURS = re.compile(r"\[plumbline:([^\]]*)\] ?")
 _XID = re.compile(r"\bS?XID:? \(?(\d+)", re.IGNORECASE)
 _SLURM = ("slurm", "root", "")  # slurmctld's own account, and what runs as root on a node
 
-# Two words of the same moment: slurmctld's reason and the record of it in accounting.
-SAME_S = 120.0
-
 # The reason last: an operator writes what he likes, the separator too.
 COLUMNS = ("NodeName", "TimeStart", "TimeEnd", "State", "User", "Reason")
 
@@ -95,7 +92,8 @@ def first_events(events: Iterable[Event]) -> Iterator[Event]:
     for event in events:
         if not event.states & OUT or event.states & AWAY:
             continue
-        if event.begin > until + SAME_S:
+        # Another word begins an event where it ends the one before, in whole seconds.
+        if event.begin > until + 1:
             yield event
         until = max(until, float("inf") if event.end is None else event.end)
 

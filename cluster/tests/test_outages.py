@@ -40,9 +40,9 @@ def event(begin: float, end: float | None, states: str = "drain", reason: str = 
 
 def test_what_is_said_of_a_node_until_it_returns_is_one_outage():
     silent = event(NOW, NOW + 300, "down+not_responding", "Not responding")
-    drained = event(NOW + 300, NOW + 9000)
+    drained = event(NOW + 301, NOW + 9000)
     within = event(NOW + 400, NOW + 500, reason="another word of it")
-    again = event(NOW + 9000 + outages.SAME_S + 1, None)
+    again = event(NOW + 9010, None)
     for_good = event(NOW + 20000, NOW + 20100)
     assert list(outages.first_events([silent, drained, within, again, for_good])) == [silent, again]
 

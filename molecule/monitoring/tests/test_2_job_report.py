@@ -117,3 +117,26 @@ def test_a_month_is_what_accounting_has() -> None:
         )
 
     until(told, seconds=900)  # accounting is asked every ten minutes
+
+
+def of_month(node: str) -> tuple[int, float, str]:
+    """Interruptions of a node, its hours out of service, and the reason of the last."""
+    document = json.loads(on("login1", 'sudo job-report --month "$(date +%Y-%m)" --json'))
+    (row,) = (row for row in document["rows"] if row.get("node") == node)
+    return row["interruptions"], row["down_hours"], row["last_reason"]
+
+
+def out_for_a_moment(node: str, reason: str) -> tuple[int, float, str]:
+    """What the month says of it afterwards."""
+    _, before, _ = of_month(node)
+    on("ctl1", f"sudo scontrol update nodename={node} state=drain reason='{reason}'")
+    until(lambda: of_month(node)[1] > before, seconds=120)
+    on("ctl1", f"sudo scontrol update nodename={node} state=resume")
+    return of_month(node)
+
+
+def test_a_month_counts_faults_as_interruptions_and_not_what_people_drain() -> None:
+    interruptions, _, reason = of_month("gpu2")
+    assert out_for_a_moment("gpu2", "new cable")[::2] == (interruptions, reason)
+    xid = "[plumbline:gpu_xid] GPU 1: XID 79"
+    assert out_for_a_moment("gpu2", xid)[::2] == (interruptions + 1, xid)

@@ -37,6 +37,8 @@ LOG = "kernel log"  # who says what no health check did
 # A job belongs to a node's fault if that came at most ten minutes before its end and five minutes
 # after: arXiv 2410.21680, how failures of jobs are attributed to health checks there.
 BEFORE_S, AFTER_S = 600.0, 300.0
+# Two words of the same moment: slurmctld's reason and the record of it in accounting.
+SAME_S = 120.0
 # An XID that comes again and again is one incident in this time, and it is that of the health check
 # where this drained the node for one at about the same moment.
 SAME_XID_S = 86400.0
@@ -191,7 +193,7 @@ def missed(
 def _within(event: Event, begun: float, ends: Iterable[float]) -> bool:
     """Whether the event is of the outage that began then."""
     over = min((end for end in ends if end >= begun), default=float("inf"))
-    return begun - outages.SAME_S <= event.begin <= over
+    return begun - SAME_S <= event.begin <= over
 
 
 def jobs(lost: Iterable[LostJob], entries: Iterable[Entry]) -> Iterator[Entry]:
