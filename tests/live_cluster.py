@@ -83,6 +83,16 @@ def watched(cluster: str) -> Iterator[list[dict[str, str]]]:
             seen.append(dict(re.findall(r"^NodeName=(\S+) .* State=(\S+) ", moment, re.MULTILINE)))
 
 
+def after_a_crash() -> list[str]:
+    """Root's commands of docs/operate/ha.md for what a crash of slurmctld leaves behind.
+
+    The first has nodes tell which jobs they have, the others mend what is left then.
+    """
+    page = (REPOSITORY / "docs/operate/ha.md").read_text(encoding="utf-8")
+    section = page.partition("## After a crash\n")[2].partition("\n## ")[0]
+    return re.findall(r"^root@ctl2# (.+)$", section, re.MULTILINE)
+
+
 # --- what a playbook said -------------------------------------------------------------------------
 
 

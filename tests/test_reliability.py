@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests import live_cluster, processes
 from tests.live_cluster import REPOSITORY
 from tests.reliability.faults import FAULTS
 from tests.reliability.load import Row, problems
@@ -38,3 +39,24 @@ def test_the_alert_of_each_fault_is_one_that_prometheus_has():
     rules = (REPOSITORY / "roles/prometheus/files/etc/prometheus/rules").glob("*.yml")
     known = {name for path in rules for name in re.findall(r"alert: (\w+)", path.read_text())}
     assert {fault.alert["alertname"] for fault in FAULTS.values() if fault.alert} <= known
+
+
+def test_what_is_done_after_a_crash_is_what_the_page_says() -> None:
+    first, *others = live_cluster.after_a_crash()
+    assert first == "scontrol reconfigure"
+    assert [re.findall(r"xargs .*scontrol (\w+)", command) for command in others] == [
+        ["requeue"],
+        ["release"],
+        ["update"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shown", "requeued"),
+    [("29 11:45 Prolog", "29"), ("29 1-02:00:01 Prolog", "29"), ("29 0:59 Prolog", ""),
+     ("4 11:45 None", "")],
+)  # fmt: skip
+def test_jobs_that_are_long_in_their_prolog_are_requeued(shown: str, requeued: str) -> None:
+    choice = live_cluster.after_a_crash()[1].split(" | ")[1]
+    done = processes.run("sh", "-c", choice, input=f"{shown}\n")
+    assert done.stdout.strip() == requeued

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import live_cluster
 from tests.patience import until
 from tests.reliability.cluster import (
     COMPUTE,
@@ -102,18 +103,12 @@ def comes_back_by_itself(cluster: Cluster, node: str, unit: str, end: str) -> No
     until(another, 120)
 
 
-# Jobs that nodes refused to start once more, and the nodes that did.
-RELEASE = (
-    "squeue -h -r -t PD -o '%A %r' | sed -n 's/ launch failed requeued held$//p'"
-    " | xargs -r -n1 scontrol release",
-    "sinfo -h -N -o '%N %E' | sed -n 's/ Duplicate jobid$//p' | sort -u"
-    " | xargs -r -I{} scontrol update nodename={} state=resume",
-)
+NODES_TELL, *RELEASE = live_cluster.after_a_crash()
 
 
 def nodes_tell(cluster: Cluster) -> None:
-    """As docs/operate/ha.md says after a crash: nodes report which jobs they have."""
-    until(lambda: cluster.tried(CONTROLLER, "scontrol reconfigure").returncode == 0, 120)
+    """Nodes report which jobs they have, and nothing of the crash stays behind."""
+    until(lambda: cluster.tried(CONTROLLER, NODES_TELL).returncode == 0, 120)
     release(cluster)
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from tests.live_cluster import REPOSITORY
+from tests.live_cluster import REPOSITORY, after_a_crash
 from tests.patience import until
 
 JOBS = int(os.environ.get("PLUMBLINE_HA_JOBS", "10000"))
@@ -22,15 +22,9 @@ RUN = f"ha-{int(time.time())}"  # sacct still has the jobs of the run before
 TABLE = REPOSITORY / ".cache/test/ha.md"
 HEARTBEAT = "/shared/state/slurmctld/heartbeat"
 JOB_STATE = "/shared/state/slurmctld/job_state"
-# After a crash, as docs/operate/ha.md has it: nodes tell which jobs they have; what one had begun,
-# and is to begin again, leaves neither job held nor node drained.
-NODES_TELL = "scontrol reconfigure"
-LET_GO = (
-    "squeue -h -r -t PD -o '%A %r' | sed -n 's/ launch failed requeued held$//p'"
-    " | xargs -r -n1 scontrol release",
-    "sinfo -h -N -o '%N %E' | sed -n 's/ Duplicate jobid$//p' | sort -u"
-    " | xargs -r -I{} scontrol update nodename={} state=resume",
-)
+# What one controller had begun, and the next was to begin again, leaves neither job held nor node
+# drained.
+NODES_TELL, *LET_GO = after_a_crash()
 # As a user's script does it, one array after another. A submission without an answer is made again.
 # The second half begins when nobody is in charge.
 SUBMIT = f"""
