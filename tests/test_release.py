@@ -271,8 +271,8 @@ def test_the_wheel_has_what_the_validator_is_made_of(built_release, source):
     assert names == wanted
 
 
-# Nothing but what the wheel brings: what only nodes have is torch.
-# Torch comes with a payload's runtime, prometheus_client packed with an exporter.
+# Nothing but what the wheel brings. Only nodes have torch, with a payload's runtime, and
+# prometheus_client, packed with an exporter.
 EVERY_MODULE = """
 import importlib, pkgutil, cluster, validation
 for package in (cluster, validation):

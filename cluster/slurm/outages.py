@@ -9,22 +9,22 @@ interrupts nobody.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from cluster.slurm.times import moment, parsed
 from cluster.text import printable
 
-XID, CHECK, VALIDATION, DOWN, DRAIN, PLANNED, QUARANTINE = KINDS = (
+XID, CHECK, VALIDATION, DOWN, DRAIN, PLANNED, QUARANTINE = (
     "xid", "check", "validation", "down", "drain", "planned", "quarantine",
 )  # fmt: skip
 # Out of service for a fault, that nobody chose.
 FAULTS = (XID, CHECK, VALIDATION, DOWN)
 
 OUT = frozenset({"drain", "drained", "draining", "down", "fail", "failing", "invalid_reg"})
-AWAY = frozenset({"powered_down", "powering_down", "powering_up", "power_down", "power_up"})
+_AWAY = frozenset({"powered_down", "powering_down", "powering_up", "power_down", "power_up"})
 # Power saving and reboots that Slurm was asked for: the node is to be away.
-_MEANT = AWAY | {"maintenance", "maint", "reboot_issued", "reboot_requested"}
+_MEANT = _AWAY | {"maintenance", "maint", "reboot_issued", "reboot_requested"}
 _BROKEN = frozenset({"down", "not_responding", "fail", "failing", "invalid_reg"})
 _PLANNED = ("[plumbline:reboot]", "[plumbline:slurm]")
 _OURS = re.compile(r"\[plumbline:([^\]]*)\] ?")
@@ -76,6 +76,11 @@ def kind(reason: str, states: Iterable[str], user: str) -> str:
     return CHECK if by_slurm and user in _SLURM else DRAIN
 
 
+def is_out(states: Set[str]) -> bool:
+    """Whether a node in these states is of no use, and is not away on purpose."""
+    return bool(states & OUT) and not states & _AWAY
+
+
 def xid(text: str) -> int | None:
     """The number of the first XID or SXID that a text names.
 
@@ -90,7 +95,7 @@ def first_events(events: Iterable[Event]) -> Iterator[Event]:
     """Of one node, in the order of time: those with which an outage begins."""
     until = float("-inf")
     for event in events:
-        if not event.states & OUT or event.states & AWAY:
+        if not is_out(event.states):
             continue
         # Another word begins an event where it ends the one before, in whole seconds.
         if event.begin > until + 1:

@@ -1,7 +1,7 @@
 """Work on nodes: nobody is told of these meanwhile, of all others they are, and afterwards of all.
 
 A node that an operator has silenced is powered off until its alert is due. Meanwhile a playbook
-reboots another. Alertmanager is asked twice a second for its silences, Slurm for its nodes.
+reboots another, and Alertmanager is asked twice a second for its silences.
 """
 
 from __future__ import annotations

@@ -10,24 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cluster.slurm import outages
-from cluster.slurm.outages import (
-    CHECK,
-    DOWN,
-    DRAIN,
-    FAULTS,
-    PLANNED,
-    QUARANTINE,
-    VALIDATION,
-    XID,
-    Event,
-)
+from cluster.slurm.outages import CHECK, FAULTS, QUARANTINE, VALIDATION, XID, Event
 from cluster.text import printable
 
-# What an entry is of. All but the last four are made by looking at Slurm.
+# What an entry may be of beside the kinds of an outage: seen in Slurm, and written down by people.
 JOB, REBOOT, RETURN = ("job", "reboot", "return")
 REPAIR, TICKET, NOTE = ("repair", "ticket", "note")
 BY_HAND = (QUARANTINE, REPAIR, TICKET, NOTE)
-KINDS = (XID, CHECK, VALIDATION, DOWN, DRAIN, PLANNED, JOB, REBOOT, RETURN, *BY_HAND)
 
 _GPU = re.compile(r"\bGPU-[0-9a-fA-F-]{8,}|\bserial ([0-9A-Za-z-]+)")
 _GPU_NUMBER = re.compile(r"\bGPU (\d+)\b")
@@ -58,7 +47,7 @@ class Seen:
 
     @property
     def out(self) -> bool:
-        return bool(self.states & outages.OUT) and not self.states & outages.AWAY
+        return outages.is_out(self.states)
 
 
 @dataclass(frozen=True)
